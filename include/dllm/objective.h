@@ -64,7 +64,8 @@
  *                        far (time_bins, time_interval). Schedule tangent. Sizes: latents,
  *                        latent_dim, positions (longest row), depth, reader_depth, denoiser_depth.
  *                        prompt: share of rows with a prompt, whose states the denoiser looks at;
- *                        keep of a batch names its tokens. A row holds one text.
+ *                        keep of a batch names its tokens, which
+ *                        the reader is not trained on. A row holds one text.
  *     "grpo"             The batch holds advantages f32(batch). It may hold old_log_probs and
  *                        reference_log_probs, f32(batch, seq).
  *

@@ -124,7 +124,7 @@ public:
   // Returns the arrays that training keeps for this objective, with their first values. The loss
   // reads them as LossInputs::all["state:<name>"].
   virtual StateArrays first_state() const { return {}; }
-  // Returns the feed of a loss with these arrays. An objective may make further arrays of both, such
+  // Returns the feed of a loss with these arrays. An objective may make more arrays of both, such
   // as times that depend on the losses so far.
   virtual Batch with_state(Batch feed, const StateArrays& state) const;
   // Returns the arrays after an update whose losses observed these sums (Loss::observed). Called

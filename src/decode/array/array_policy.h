@@ -87,7 +87,7 @@ class ArrayPolicy : public Policy {
 public:
   ArrayPolicy(const PolicySetup& setup, std::shared_ptr<const ArrayRule> rule);
 
-  std::unique_ptr<Session> begin(Request& request) const final;
+  std::unique_ptr<Session> begin(Request& request) const override;
   PredictionNeeds needs() const override { return {.mask = false}; }
   const ArrayPolicy* arrays() const final { return this; }
 

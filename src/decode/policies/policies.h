@@ -39,6 +39,7 @@ PolicyKind fast_dllm_v2();
 PolicyKind first_hitting();
 PolicyKind frechet();
 PolicyKind hierarchy();
+PolicyKind latent();
 PolicyKind llada2();
 PolicyKind llada22();
 PolicyKind low_confidence();
@@ -70,6 +71,7 @@ inline constexpr PolicyKind (*kTable[])() = {
     first_hitting,
     frechet,
     hierarchy,
+    latent,
     llada2,
     llada22,
     low_confidence,

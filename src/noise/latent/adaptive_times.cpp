@@ -28,8 +28,8 @@ void AdaptiveTimes::add_first(StateArrays& state) const {
   state["time_updates"] = Tensor(DType::f32, {1});
 }
 
-// Returns the losses at the edges of the bins. A bin's own loss is that of its middle. An inner edge
-// lies between two middles, and the outer edges continue the line of the two middles next to them.
+// Returns the losses at the edges of the bins. A bin's own loss is that of its middle. An inner
+// edge has the mean of two middles. The outer edges continue the line of the two next middles.
 std::vector<double> AdaptiveTimes::edges(std::span<const float> losses) const {
   if (settings_.as_castlehill) return {losses.begin(), losses.end()};
   const size_t bins = losses.size() - 1;

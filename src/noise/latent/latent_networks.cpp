@@ -107,6 +107,10 @@ model::Head reader_head(Builder& base) {
   return base.part(latent_part::kReader).head("lm");
 }
 
+bool skips_projection(Builder& base) {
+  return !has_head(base.part(latent_part::kDenoiser), "latent");
+}
+
 graph::Value denoise(Builder& base, const DenoiserInputs& inputs) {
   Builder& denoiser = base.part(latent_part::kDenoiser);
   graph::Value stream = model::product(denoiser.input("noised"), inputs.noised);

@@ -63,14 +63,14 @@ graph::Value decode_latents(model::Builder& base, graph::Value latents);
 graph::Value read_states(model::Builder& base, graph::Value decoded);
 model::Head reader_head(model::Builder& base);
 
-// What the denoiser knows of a prompt: placed states of the base, which saw the given tokens alone,
+// What the denoiser reads of a prompt: placed states of the base, which saw the given tokens alone,
 // f32(batch, keys, hidden), and u8(batch, keys), 1 for given tokens. A row without given tokens is
 // unconditional.
 struct LatentPrompt {
   graph::Value states, given; // undefined for a denoiser that reads no prompt
 };
-// Runs the base on tokens of which it sees the given ones alone. The gradient stops. `layer` is that
-// of base_states().
+// Runs the base on tokens of which it sees the given ones alone. The gradient stops. `layer` is
+// that of base_states().
 LatentPrompt latent_prompt(model::Builder& base, model::ForwardInputs tokens, graph::Value given,
                            int64_t layer);
 struct DenoiserInputs {
@@ -83,6 +83,9 @@ struct DenoiserInputs {
   // without one skips the matrices into the stream. Undefined: every row goes through them.
   graph::Value projects;
 };
+// Returns whether the denoiser is dLLM-castlehill's, which skips its matrices into the stream where
+// a row has no estimate.
+bool skips_projection(model::Builder& base);
 // Returns the predicted latents f32(batch, latents, size).
 graph::Value denoise(model::Builder& base, const DenoiserInputs& inputs);
 

@@ -31,8 +31,8 @@ struct LatentPass {
                                  // the first n = min(seq, positions)
 };
 
-// Returns states f32(batch, seq, hidden) normed by running statistics f32(3): count, mean, variance.
-// Before the first update, at count 0, a row is normed by its own mean and variance over `keys`
+// Returns states f32(batch, seq, hidden) normed by running statistics f32(3): count, mean and
+// variance. At count 0 a row is normed by its own mean and variance over `keys`
 // f32(batch, seq, 1).
 graph::Value normed_states(graph::Value states, graph::Value statistics, graph::Value keys);
 

@@ -1,4 +1,4 @@
-// Latent diffusion over text (LDLM, arXiv 2605.07933). The hidden states h of a frozen language model
+// Latent diffusion over text (LDLM, arXiv 2605.07933). The hidden states h of a language model
 // become latents z0 by an encoder, a decoder makes states of noised latents, a reader makes tokens
 // of these, and a denoiser predicts z0 from z_t:
 //
@@ -12,8 +12,8 @@
 //
 // With compat = open-dllm the loss is that of dLLM-castlehill: the warm-up scales the whole first
 // term, variances are averaged, the batch counts in the statistics before they are used, one coin
-// decides for a batch whether it has an own estimate, rows without one skip the denoiser's matrices,
-// and one loss is credited to all times of an update.
+// decides for a batch whether it has an own estimate, rows without one skip the denoiser's input
+// matrices, and one loss is credited to all times of an update.
 
 #include "base/error.h"
 #include "graph/ops.h"
@@ -239,7 +239,7 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
       }
       keys.mutable_as<uint8_t>()[at] = 1;
       made.normalizer.mutable_as<float>()[row] += 1;
-      if (!rows.labels.empty() && rows.labels[at] < 0) continue;
+      if (!rows.trainable(static_cast<int64_t>(at))) continue; // a token of the prompt is known
       made.targets.mutable_as<int32_t>()[at] = rows.ids[at];
       made.weights.mutable_as<float>()[at] = 1;
     }
@@ -479,7 +479,12 @@ ObjectiveEntry objective_files::ldlm() {
           "tangent",
           ldlm_options(),
           new_objective<Ldlm>,
-          {.rows = RowKind::vectors, .packs = false, .shift = 0}};
+          {.rows = RowKind::vectors,
+           .packs = false,
+           .shift = 0,
+           .model = "causal",
+           .policy = "latent",
+           .sample = R"({"policy": "latent", "steps": 16})"}};
 }
 
 } // namespace dllm::noise

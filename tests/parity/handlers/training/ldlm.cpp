@@ -1,5 +1,5 @@
-// castlehill/ldlm: training steps of latent diffusion from given hidden states and draws, with their
-// gradients; single modules; the sampler of times and the warm-up.
+// castlehill/ldlm: training steps of latent diffusion from given hidden states and draws, with
+// their gradients; single modules; the sampler of times and the warm-up.
 
 #include "graph/ops.h"
 #include "handlers.h"
