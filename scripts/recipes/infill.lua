@@ -14,9 +14,7 @@ for i = 1, arg and #arg or 0, 2 do
   settings[key] = tonumber(arg[i + 1]) or arg[i + 1]
 end
 
-local path = dllm.latest_checkpoint(settings.model)
-path = path and path .. "/model" or settings.model
-local model, tok = dllm.model(path), dllm.tokenizer(path)
+local model, tok = dllm.model(settings.model), dllm.tokenizer(settings.model)
 local mask_id = model:get "mask_id"
 
 -- Text with holes into a canvas (ids) and what is given (1) or open (0).

@@ -205,9 +205,7 @@ elseif settings.check ~= "" then
   for line in assert(io.open(settings.check)):lines() do check_all(line, "<|endoftext|>", total) end
   report(total)
 elseif settings.score ~= "" then
-  local path = dllm.latest_checkpoint(settings.score)
-  path = path and path .. "/model" or settings.score
-  local model, tok = dllm.model(path), dllm.tokenizer(path)
+  local model, tok = dllm.model(settings.score), dllm.tokenizer(settings.score) -- a run, with all parts of its model
   local options = { steps = settings.steps, block_length = settings.block_length, temperature = settings.temperature }
   if settings.policy ~= "" then options.policy = settings.policy end
   local decoder = dllm.decoder(model, options)

@@ -136,10 +136,8 @@ end
 
 -- The model of an earlier run, with its characters.
 function tasks.load(run, characters, s, how)
-  local path = dllm.latest_checkpoint(run)
-  path = path and path .. "/model" or run
-  local model, tok, ids, texts = nil, dllm.tokenizer(path), {}, {}
-  model = dllm.model(path, { heads = how.heads }, engine(s))
+  local model, tok, ids, texts = nil, dllm.tokenizer(run), {}, {}
+  model = dllm.model(run, { heads = how.heads }, engine(s))
   for character in characters:gmatch "." do
     ids[character] = tok:encode(character)[1]
     texts[ids[character]] = character

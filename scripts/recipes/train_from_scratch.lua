@@ -35,7 +35,7 @@ local function say(event) print(dllm.json.encode(event)) end
 local latest = dllm.latest_checkpoint(settings.out)
 local tok
 if latest then
-  tok = dllm.tokenizer(latest .. "/model")
+  tok = dllm.tokenizer(settings.out)
 else
   tok = dllm.train_tokenizer(dllm.dataset(settings.data), { vocab_size = settings.vocab })
   say { event = "tokenizer", tokens = tok:size() }
@@ -49,7 +49,7 @@ local held_out = dllm.loader(data, loading)
 -- ---- model ----
 local model
 if latest then
-  model = dllm.model(latest .. "/model")
+  model = dllm.model(settings.out)
 else
   model = dllm.new_model {
     model_type = "llama", vocab_size = tok:size(), hidden_size = settings.hidden,
