@@ -187,7 +187,7 @@ func (o AdapterOptions) values() (map[string]any, error) {
 type GeneratorOptions struct {
 	// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of auto,
 	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
-	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
+	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence,
 	// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
 
@@ -266,7 +266,7 @@ type RequestOptions struct {
 
 	// Which open positions are decided in a step; auto: the policy that the model was trained for. Default: auto; one of
 	// auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
-	// embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22,
+	// embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
 	// low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
 
@@ -321,7 +321,8 @@ type RequestOptions struct {
 	// 0 to 100.
 	Guidance *float64 `json:"guidance,omitzero"`
 
-	// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+	// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim, ddpm, ddpm_mix, dpmpp_2m,
+	// euler, heun.
 	Solver string `json:"solver,omitzero"`
 
 	// Given token ids that stay without guidance too. Default: empty.
@@ -370,8 +371,8 @@ func (o RequestOptions) values() (map[string]any, error) {
 type DecoderOptions struct {
 	// Which open positions are decided in a step. Default: low_confidence; one of ancestral, autoregressive, bd3lm,
 	// confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding, entropy_bound, factor,
-	// fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random,
-	// remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+	// fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block, nemotron,
+	// random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
 
 	// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
@@ -428,7 +429,8 @@ type DecoderOptions struct {
 	// 0 to 100.
 	Guidance *float64 `json:"guidance,omitzero"`
 
-	// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+	// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim, ddpm, ddpm_mix, dpmpp_2m,
+	// euler, heun.
 	Solver string `json:"solver,omitzero"`
 
 	// Given token ids that stay without guidance too. Default: empty.
@@ -561,7 +563,7 @@ type QueueOptions struct {
 
 	// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of auto,
 	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
-	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
+	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence,
 	// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
 
@@ -1046,6 +1048,16 @@ type HierarchyPolicy struct {
 
 func (o HierarchyPolicy) values() (map[string]any, error) {
 	return policyValues("hierarchy", o)
+}
+
+// LatentPolicy has policy latent of a request or a decoder, with its own options. What is not set keeps its default.
+type LatentPolicy struct {
+	// Layer of the base whose states the denoiser reads of a prompt, as in training. Default: -3; -1048576 to 1048576.
+	EncoderLayer *int `json:"encoder_layer,omitzero"`
+}
+
+func (o LatentPolicy) values() (map[string]any, error) {
+	return policyValues("latent", o)
 }
 
 // Llada2Policy has policy llada2 of a request or a decoder, with its own options. What is not set keeps its default.

@@ -141,6 +141,7 @@ DLLM_API dllm_status dllm_options_to_json(const dllm_options *opts, dllm_buffer 
  *     "shift"           shift of the loss where option shift is -1; -1: that of the model
  *     "model"           attention of a model from scratch: bidirectional causal canvas
  *     "heads"           option heads of such a model
+ *     "positions"       option for the most tokens of a text; "": no fixed number
  *     "policy"          the policy for models of this objective; "": any policy of masked diffusion
  *     "sample"          options of a decoder for a sample
  *     "sample_at_end"   true: a short training is worth a sample

@@ -22,6 +22,7 @@ ObjectiveFacts facts_of(const std::string& objective) {
   about.at("shift").get_to(facts.shift);
   about.at("model").get_to(facts.model);
   about.at("heads").get_to(facts.heads);
+  about.at("positions").get_to(facts.positions);
   about.at("policy").get_to(facts.policy);
   facts.sample = about.at("sample");
   about.at("sample_at_end").get_to(facts.sample_at_end);

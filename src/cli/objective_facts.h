@@ -16,6 +16,7 @@ struct ObjectiveFacts {
   int shift = -1;                      // of the loss by default; -1: that of the model
   std::string model = "bidirectional"; // kind of a new model: bidirectional, causal or canvas
   std::string heads;                   // option heads of a new model
+  std::string positions;               // option for the most tokens of a text; "": no limit
   std::string policy;                  // policy of its models; "": any policy of masked diffusion
   nlohmann::ordered_json sample;       // decoder options for a sample of a trained model
   bool sample_at_end = false;          // a sample is printed at the end of a training

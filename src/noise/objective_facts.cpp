@@ -29,6 +29,7 @@ Json to_json(const ObjectiveFacts& facts) {
           {"shift", facts.shift},
           {"model", facts.model},
           {"heads", facts.heads},
+          {"positions", facts.positions},
           {"policy", facts.policy},
           {"sample", Json::parse(facts.sample)},
           {"sample_at_end", facts.sample_at_end},

@@ -33,6 +33,8 @@ struct ObjectiveFacts {
   const char* model = "bidirectional";
   // Option heads of such a model.
   const char* heads = "";
+  // The option for the most tokens of a text, where such a model has a fixed number; "": none.
+  const char* positions = "";
   // The one policy for such models; "": any policy of masked diffusion.
   const char* policy = "";
   // Options of the decoder for a sample.
@@ -41,7 +43,7 @@ struct ObjectiveFacts {
   bool likelihood = false;    // with default options the loss bounds -log p in nats per token
 };
 
-// Returns {"rows", "packs", "padding", "shift", "model", "heads", "policy", "sample": {...},
+// Returns {"rows", "packs", "padding", "shift", "model", "heads", "positions", "policy", "sample": {...},
 // "sample_at_end", "likelihood"}.
 Json to_json(const ObjectiveFacts& facts);
 

@@ -365,7 +365,7 @@ namespace Dllm
         /// <summary>Policy of requests that name none; auto: the policy that the model was trained for. Default:
         /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
         /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
-        /// frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
+        /// frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
         public string Policy
         {
@@ -532,7 +532,7 @@ namespace Dllm
         /// <summary>Which open positions are decided in a step; auto: the policy that the model was trained for.
         /// Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
         /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
-        /// frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
+        /// frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
         public string Policy
         {
@@ -659,8 +659,8 @@ namespace Dllm
             set => Put("guidance", value);
         }
 
-        /// <summary>What takes noise out of the array of a policy over arrays. Default: ddim; one of
-        /// ddim.</summary>
+        /// <summary>What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim, ddpm,
+        /// ddpm_mix, dpmpp_2m, euler, heun.</summary>
         public string Solver
         {
             get => Value<string>("solver");
@@ -752,8 +752,9 @@ namespace Dllm
     {
         /// <summary>Which open positions are decided in a step. Default: low_confidence; one of ancestral,
         /// autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
-        /// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
-        /// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.</summary>
+        /// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
+        /// low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform,
+        /// wedlm.</summary>
         public string Policy
         {
             get => Value<string>("policy");
@@ -886,8 +887,8 @@ namespace Dllm
             set => Put("guidance", value);
         }
 
-        /// <summary>What takes noise out of the array of a policy over arrays. Default: ddim; one of
-        /// ddim.</summary>
+        /// <summary>What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim, ddpm,
+        /// ddpm_mix, dpmpp_2m, euler, heun.</summary>
         public string Solver
         {
             get => Value<string>("solver");
@@ -1160,7 +1161,7 @@ namespace Dllm
         /// <summary>Policy of requests that name none; auto: the policy that the model was trained for. Default:
         /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
         /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
-        /// frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
+        /// frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
         public string Policy
         {
@@ -2066,6 +2067,22 @@ namespace Dllm
         {
             get => Value<double?>("low_threshold");
             set => Put("low_threshold", value);
+        }
+    }
+
+    /// <summary>Has policy latent of a request or a decoder, with its own options. What is not set keeps its
+    /// default.</summary>
+    public sealed class LatentPolicy : Options
+    {
+        /// <summary>The policy with its defaults.</summary>
+        public LatentPolicy() { Put("policy", "latent"); }
+
+        /// <summary>Layer of the base whose states the denoiser reads of a prompt, as in training. Default: -3;
+        /// -1048576 to 1048576.</summary>
+        public long? EncoderLayer
+        {
+            get => Value<long?>("encoder_layer");
+            set => Put("encoder_layer", value);
         }
     }
 

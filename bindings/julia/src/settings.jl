@@ -89,8 +89,8 @@ const KEYWORDS = (
     generator = """
 - `policy::String`: Policy of requests that name none; auto: the policy that the model was trained for. Default: auto;
   one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
-  embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
-  multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+  embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
+  low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 - `defaults::Bool`: The settings in generation_config.json hold where a request sets nothing. Default: true.
 - `slots::Int`: Most requests at a time. Default: 256; 1 to 65536.
 - `trace::Bool`: Record every step as one line of JSON (about 30 bytes a position). Default: false.
@@ -125,8 +125,8 @@ const KEYWORDS = (
   themselves at most 4 times; empty: any text. Default: empty.
 - `policy::String`: Which open positions are decided in a step; auto: the policy that the model was trained for.
   Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma,
-  dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22,
-  low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+  dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2,
+  llada22, low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 - `steps::Int`: Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
 - `block_length::Int`: Positions of a block, which are decided before the next block begins; 0: all in one block.
   Default: 0; 0 to 16777216.
@@ -151,7 +151,8 @@ const KEYWORDS = (
   possible. Default: auto; one of auto, none, exact, prefix, dual.
 - `guidance::Real`: Weight of classifier-free guidance: logits move away from the logits without the given tokens; 0:
   off. Default: 0; 0 to 100.
-- `solver::String`: What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+- `solver::String`: What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim, ddpm,
+  ddpm_mix, dpmpp_2m, euler, heun.
 - `guidance_keep::Vector{Int}`: Given token ids that stay without guidance too. Default: empty.
 - `early_exit::Real`: Decides the rest of a block at once when each of its open positions is at least this probable;
   0: off. Default: 0; 0 to 1.
@@ -174,8 +175,8 @@ const KEYWORDS = (
     decoder = """
 - `policy::String`: Which open positions are decided in a step. Default: low_confidence; one of ancestral,
   autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding, entropy_bound,
-  factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence, multi_block, nemotron,
-  random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+  factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block,
+  nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 - `steps::Int`: Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
 - `block_length::Int`: Positions of a block, which are decided before the next block begins; 0: all in one block.
   Default: 0; 0 to 16777216.
@@ -201,7 +202,8 @@ const KEYWORDS = (
   possible. Default: auto; one of auto, none, exact, prefix, dual.
 - `guidance::Real`: Weight of classifier-free guidance: logits move away from the logits without the given tokens; 0:
   off. Default: 0; 0 to 100.
-- `solver::String`: What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+- `solver::String`: What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim, ddpm,
+  ddpm_mix, dpmpp_2m, euler, heun.
 - `guidance_keep::Vector{Int}`: Given token ids that stay without guidance too. Default: empty.
 - `early_exit::Real`: Decides the rest of a block at once when each of its open positions is at least this probable;
   0: off. Default: 0; 0 to 1.
@@ -256,8 +258,8 @@ const KEYWORDS = (
   16777216.
 - `policy::String`: Policy of requests that name none; auto: the policy that the model was trained for. Default: auto;
   one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
-  embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, llada2, llada22, low_confidence,
-  multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+  embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
+  low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 - `defaults::Bool`: The settings in generation_config.json hold where a request sets nothing. Default: true.
 - `adapter_folders::Vector{String}`: Further adapters, NAME=FOLDER, which are loaded when a request names them. Then
   the decoder keeps the weights that the model has now. Default: empty.
@@ -451,6 +453,11 @@ Policy `hierarchy` adds:
 - `threshold::Real`: Candidates of at least this probability are decided. Default: 0.9; 0 to 1.
 - `low_threshold::Real`: The most confident candidate of a run of open positions is decided above this. Default: 0.4;
   0 to 1.
+
+Policy `latent` adds:
+
+- `encoder_layer::Int`: Layer of the base whose states the denoiser reads of a prompt, as in training. Default: -3;
+  -1048576 to 1048576.
 
 Policy `llada2` adds:
 

@@ -134,7 +134,7 @@ export interface GeneratorSettings {
   /** Policy of requests that name none; auto: the policy that the model was trained for. [auto] */
   policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
     'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
-    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
+    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' | 'llada22' |
     'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
   /** The settings in generation_config.json hold where a request sets nothing. [true] */
@@ -196,7 +196,7 @@ export interface RequestSettings {
    *  [auto] */
   policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
     'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
-    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
+    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' | 'llada22' |
     'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
   /** Denoising steps of a request, spread evenly over its blocks. [64] */
@@ -235,7 +235,7 @@ export interface RequestSettings {
    *  0: off. [0] */
   guidance?: number;
   /** What takes noise out of the array of a policy over arrays. [ddim] */
-  solver?: 'ddim';
+  solver?: 'ddim' | 'ddpm' | 'ddpm_mix' | 'dpmpp_2m' | 'euler' | 'heun';
   /** Given token ids that stay without guidance too. */
   guidance_keep?: readonly (number | bigint)[] | Int32Array;
   /** Decides the rest of a block at once when each of its open positions is at least this probable;
@@ -385,6 +385,8 @@ export interface RequestSettings {
   /** hierarchy: The most confident candidate of a run of open positions is decided above this.
    *  [0.4] */
   low_threshold?: number;
+  /** latent: Layer of the base whose states the denoiser reads of a prompt, as in training. [-3] */
+  encoder_layer?: number | bigint;
   /** llada2: A committed token of the block is replaced when another is more probable than this
    *  (LLaDA2.1: 0.9); 1: never. [1] */
   editing_threshold?: number;
@@ -497,7 +499,7 @@ export interface QueueSettings {
   /** Policy of requests that name none; auto: the policy that the model was trained for. [auto] */
   policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
     'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
-    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
+    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' | 'llada22' |
     'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
   /** The settings in generation_config.json hold where a request sets nothing. [true] */
@@ -529,7 +531,7 @@ export interface DecoderSettings {
   /** Which open positions are decided in a step. [low_confidence] */
   policy?: 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' | 'ddim' |
     'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
-    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'llada2' | 'llada22' |
+    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' | 'llada22' |
     'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
   /** Denoising steps of a request, spread evenly over its blocks. [64] */
@@ -570,7 +572,7 @@ export interface DecoderSettings {
    *  0: off. [0] */
   guidance?: number;
   /** What takes noise out of the array of a policy over arrays. [ddim] */
-  solver?: 'ddim';
+  solver?: 'ddim' | 'ddpm' | 'ddpm_mix' | 'dpmpp_2m' | 'euler' | 'heun';
   /** Given token ids that stay without guidance too. */
   guidance_keep?: readonly (number | bigint)[] | Int32Array;
   /** Decides the rest of a block at once when each of its open positions is at least this probable;
@@ -735,6 +737,8 @@ export interface DecoderSettings {
   /** hierarchy: The most confident candidate of a run of open positions is decided above this.
    *  [0.4] */
   low_threshold?: number;
+  /** latent: Layer of the base whose states the denoiser reads of a prompt, as in training. [-3] */
+  encoder_layer?: number | bigint;
   /** llada2: A committed token of the block is replaced when another is more probable than this
    *  (LLaDA2.1: 0.9); 1: never. [1] */
   editing_threshold?: number;

@@ -180,9 +180,9 @@ class GeneratorSettings(TypedDict, total=False):
 
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
         "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
-        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
-        "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
-        "spd", "threshold", "uniform", "wedlm"] | None
+        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2",
+        "llada22", "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar",
+        "self_speculation", "spd", "threshold", "uniform", "wedlm"] | None
     defaults: bool | None
     slots: int | None
     trace: bool | None
@@ -360,6 +360,8 @@ class RequestSettings(TypedDict, total=False):
         one. [0.5]
     low_threshold  hierarchy: The most confident candidate of a run of open positions is decided
         above this. [0.4]
+    encoder_layer  latent: Layer of the base whose states the denoiser reads of a prompt, as in
+        training. [-3]
     editing_threshold  llada2: A committed token of the block is replaced when another is more
         probable than this (LLaDA2.1: 0.9); 1: never. [1]
     left_penalty  llada2: Subtracted in a block from the logit of the token to the left, against
@@ -439,9 +441,9 @@ class RequestSettings(TypedDict, total=False):
     grammar: str | None
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
         "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
-        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
-        "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
-        "spd", "threshold", "uniform", "wedlm"] | None
+        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2",
+        "llada22", "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar",
+        "self_speculation", "spd", "threshold", "uniform", "wedlm"] | None
     steps: int | None
     block_length: int | None
     max_length: int | None
@@ -457,7 +459,7 @@ class RequestSettings(TypedDict, total=False):
     shift: int | None
     cache: Literal["auto", "none", "exact", "prefix", "dual"] | None
     guidance: float | None
-    solver: Literal["ddim"] | None
+    solver: Literal["ddim", "ddpm", "ddpm_mix", "dpmpp_2m", "euler", "heun"] | None
     guidance_keep: Sequence[int] | None
     early_exit: float | None
     suppress: Sequence[int] | None
@@ -502,6 +504,7 @@ class RequestSettings(TypedDict, total=False):
     small_block_length: int | None
     delta: float | None
     low_threshold: float | None
+    encoder_layer: int | None
     editing_threshold: float | None
     left_penalty: float | None
     max_post_steps: int | None
@@ -576,9 +579,9 @@ class QueueSettings(TypedDict, total=False):
     kept: int | None
     policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
         "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
-        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
-        "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
-        "spd", "threshold", "uniform", "wedlm"] | None
+        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2",
+        "llada22", "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar",
+        "self_speculation", "spd", "threshold", "uniform", "wedlm"] | None
     defaults: bool | None
     adapter_folders: Texts | None
     adapter_bytes: int | None
@@ -758,6 +761,8 @@ class DecoderSettings(TypedDict, total=False):
         one. [0.5]
     low_threshold  hierarchy: The most confident candidate of a run of open positions is decided
         above this. [0.4]
+    encoder_layer  latent: Layer of the base whose states the denoiser reads of a prompt, as in
+        training. [-3]
     editing_threshold  llada2: A committed token of the block is replaced when another is more
         probable than this (LLaDA2.1: 0.9); 1: never. [1]
     left_penalty  llada2: Subtracted in a block from the logit of the token to the left, against
@@ -823,7 +828,7 @@ class DecoderSettings(TypedDict, total=False):
 
     policy: Literal["ancestral", "autoregressive", "bd3lm", "confidence_remasking", "credit",
         "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound", "factor",
-        "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "llada2", "llada22",
+        "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2", "llada22",
         "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
         "spd", "threshold", "uniform", "wedlm"] | None
     steps: int | None
@@ -842,7 +847,7 @@ class DecoderSettings(TypedDict, total=False):
     shift: int | None
     cache: Literal["auto", "none", "exact", "prefix", "dual"] | None
     guidance: float | None
-    solver: Literal["ddim"] | None
+    solver: Literal["ddim", "ddpm", "ddpm_mix", "dpmpp_2m", "euler", "heun"] | None
     guidance_keep: Sequence[int] | None
     early_exit: float | None
     suppress: Sequence[int] | None
@@ -893,6 +898,7 @@ class DecoderSettings(TypedDict, total=False):
     small_block_length: int | None
     delta: float | None
     low_threshold: float | None
+    encoder_layer: int | None
     editing_threshold: float | None
     left_penalty: float | None
     max_post_steps: int | None

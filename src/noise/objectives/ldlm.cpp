@@ -483,6 +483,7 @@ ObjectiveEntry objective_files::ldlm() {
            .packs = false,
            .shift = 0,
            .model = "causal",
+           .positions = "positions",
            .policy = "latent",
            .sample = R"({"policy": "latent", "steps": 16})"}};
 }

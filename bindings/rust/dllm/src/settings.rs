@@ -136,9 +136,9 @@ typed_options! {
     GeneratorOptions {
         /// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of
         /// auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream,
-        /// editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2,
-        /// llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold,
-        /// uniform, wedlm.
+        /// editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, latent,
+        /// llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd,
+        /// threshold, uniform, wedlm.
         policy: &str = "policy";
         /// The settings in generation\_config.json hold where a request sets nothing. Default: true.
         defaults: bool = "defaults";
@@ -195,7 +195,7 @@ typed_options! {
         /// Which open positions are decided in a step; auto: the policy that the model was trained for. Default:
         /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim,
         /// diffusion\_gemma, dream, editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting,
-        /// frechet, hierarchy, llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar,
+        /// frechet, hierarchy, latent, llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar,
         /// self\_speculation, spd, threshold, uniform, wedlm.
         policy: &str = "policy";
         /// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
@@ -236,7 +236,8 @@ typed_options! {
         /// Weight of classifier-free guidance: logits move away from the logits without the given tokens; 0: off.
         /// Default: 0; 0 to 100.
         guidance: f64 = "guidance";
-        /// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+        /// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim, ddpm, ddpm\_mix,
+        /// dpmpp\_2m, euler, heun.
         solver: &str = "solver";
         /// Given token ids that stay without guidance too. Default: empty.
         guidance_keep: &[i64] = "guidance_keep";
@@ -271,7 +272,7 @@ typed_options! {
     DecoderOptions {
         /// Which open positions are decided in a step. Default: low\_confidence; one of ancestral, autoregressive,
         /// bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream, editflow, embedding, entropy\_bound,
-        /// factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2, llada22, low\_confidence,
+        /// factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, latent, llada2, llada22, low\_confidence,
         /// multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold, uniform, wedlm.
         policy: &str = "policy";
         /// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
@@ -314,7 +315,8 @@ typed_options! {
         /// Weight of classifier-free guidance: logits move away from the logits without the given tokens; 0: off.
         /// Default: 0; 0 to 100.
         guidance: f64 = "guidance";
-        /// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim.
+        /// What takes noise out of the array of a policy over arrays. Default: ddim; one of ddim, ddpm, ddpm\_mix,
+        /// dpmpp\_2m, euler, heun.
         solver: &str = "solver";
         /// Given token ids that stay without guidance too. Default: empty.
         guidance_keep: &[i64] = "guidance_keep";
@@ -406,9 +408,9 @@ typed_options! {
         kept: i64 = "kept";
         /// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of
         /// auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream,
-        /// editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, llada2,
-        /// llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold,
-        /// uniform, wedlm.
+        /// editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, latent,
+        /// llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd,
+        /// threshold, uniform, wedlm.
         policy: &str = "policy";
         /// The settings in generation\_config.json hold where a request sets nothing. Default: true.
         defaults: bool = "defaults";
@@ -711,6 +713,12 @@ typed_options! {
         threshold: f64 = "threshold";
         /// The most confident candidate of a run of open positions is decided above this. Default: 0.4; 0 to 1.
         low_threshold: f64 = "low_threshold";
+    }
+    /// Has policy latent of a request or a decoder, with its own options. What is not set keeps its default.
+    LatentPolicy of "latent" {
+        /// Layer of the base whose states the denoiser reads of a prompt, as in training. Default: -3; -1048576 to
+        /// 1048576.
+        encoder_layer: i64 = "encoder_layer";
     }
     /// Has policy llada2 of a request or a decoder, with its own options. What is not set keeps its default.
     Llada2Policy of "llada2" {

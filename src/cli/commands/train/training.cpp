@@ -158,10 +158,20 @@ void set_heads(Context& context, const std::string& heads) {
   });
 }
 
+// A new model has as many positions as the rows have tokens.
+void set_positions(Context& context, const std::string& option) {
+  if (option.empty() || context.typed("objective", option)) return;
+  const int64_t length = std::stoll(context.option("loader", "length"));
+  call([&](dllm_error* err) {
+    return dllm_options_set_i64(context.options("objective"), option.c_str(), length, err);
+  });
+}
+
 void open_model_and_rows(Context& context, Run& run) {
   const ObjectiveFacts objective = facts_of(context.text("objective"));
   set_one_text_a_row(context, objective);
   set_heads(context, objective.heads);
+  set_positions(context, objective.positions);
   const bool resumed = !run.resumed_from.empty(), fresh_weights = !resumed && !context.has("from");
   if (!resumed && !context.json() && job_rank() == 0) say_adapter_cost(context, run.engine.get());
   if (!fresh_weights) {
