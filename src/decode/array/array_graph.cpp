@@ -211,12 +211,13 @@ void build_array_loop(Graph& graph, const model::Model& model, const ArrayPolicy
   };
   loop.goes_on = [](const auto& given) { return graph::less(given("step"), given("most_steps")); };
   const LoopEnd end = add_loop(graph, loop);
-  const graph::Mesh& mesh = model.engine().mesh();
-  graph.output("arrays", gather_shares(end.value("arrays"), mesh));
-  if (shape.previous) graph.output("previous", gather_shares(end.value("cleans"), mesh));
-  if (shape.texts == 0) return;
-  const Value lines = text_lines(builder, policy.rule(), shape, end.value("read"));
-  graph.output("lines", gather_shares(lines, mesh));
+  std::vector<Value> answer = {end.value("arrays")};
+  if (shape.previous) answer.push_back(end.value("cleans"));
+  if (shape.texts > 0)
+    answer.push_back(text_lines(builder, policy.rule(), shape, end.value("read")));
+  for (Value& part : answer)
+    part = graph::reshape(graph::bitcast(part, DType::i32), {part.shape().count()});
+  graph.output("answer", gather_shares(graph::concat(answer, 0), model.engine().mesh()));
 }
 
 } // namespace dllm::decode

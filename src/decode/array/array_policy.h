@@ -105,7 +105,7 @@ private:
 };
 
 // A request of a policy over arrays. Every step predicts all positions that were not given, or none
-// if nobody looks at its text.
+// if its text is unused.
 class ArraySession final : public Session {
 public:
   explicit ArraySession(ArrayPlan plan)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 namespace dllm::decode {
 namespace {
@@ -152,13 +153,14 @@ ArrayShape array_shape(const PassShape& pass, const PassSettings& settings,
 }
 
 ArrayRecord::ArrayRecord(const PredictionNeeds& needs, const ArrayShape& shape, ArrayTexts texts,
-                         PassShares shares, std::vector<Tensor> outputs, int64_t steps,
-                         std::vector<int64_t> ends)
-    : needs_(needs), shape_(shape), texts_(texts), shares_(std::move(shares)), steps_(steps),
-      ends_(std::move(ends)) {
-  arrays_ = std::move(outputs.front());
-  if (shape_.previous) previous_ = std::move(outputs[1]);
-  if (shape_.texts > 0) lines_ = std::move(outputs.back());
+                         PassShares shares, Tensor answer, int64_t steps, std::vector<int64_t> ends)
+    : needs_(needs), shape_(shape), texts_(texts), shares_(std::move(shares)),
+      answer_(std::move(answer)), steps_(steps), ends_(std::move(ends)) {}
+
+std::span<const int32_t> ArrayRecord::answer_at(int64_t row, int64_t first) const {
+  const int64_t lines = shape_.texts * shape_.places() * PredictionColumns(shape_.pass.needs).count;
+  const int64_t each = shape_.records() * shape_.record() + lines;
+  return answer_.as<int32_t>().subspan(static_cast<size_t>(place(row).share * each + first));
 }
 
 bool ArrayRecord::has_text(int64_t step, int64_t row) const {
@@ -170,25 +172,28 @@ Prediction ArrayRecord::prediction(int64_t step, int64_t row, int64_t position) 
   const PredictionColumns columns(needs_);
   const auto count = static_cast<size_t>(columns.count);
   const int64_t text = shape_.texts == 1 ? 0 : step;
-  const int64_t first = (place(row).share * shape_.texts + text) * shape_.places();
-  const auto at = static_cast<size_t>(first + place(row).row * shape_.pass.window + position);
-  return prediction_of(lines_.as<int32_t>().subspan(at * count, count), columns, position);
+  const int64_t at = text * shape_.places() + place(row).row * shape_.pass.window + position;
+  const int64_t first = shape_.records() * shape_.record() + at * columns.count;
+  return prediction_of(answer_at(row, first).first(count), columns, position);
 }
 
-std::vector<float> ArrayRecord::numbers(const Tensor& record, int64_t step, int64_t row,
+std::vector<float> ArrayRecord::numbers(int64_t record, int64_t step, int64_t row,
                                         size_t count) const {
-  const int64_t first = (place(row).share * shape_.steps + step) * shape_.array_rows() +
-                        place(row).row * shape_.length;
-  const auto own = record.as<float>().subspan(static_cast<size_t>(first * shape_.width), count);
-  return {own.begin(), own.end()};
+  const int64_t at = step * shape_.array_rows() + place(row).row * shape_.length;
+  std::vector<float> own;
+  own.reserve(count);
+  for (const int32_t bits :
+       answer_at(row, record * shape_.record() + at * shape_.width).first(count))
+    own.push_back(std::bit_cast<float>(bits));
+  return own;
 }
 
 std::vector<float> ArrayRecord::array(int64_t step, int64_t row, size_t count) const {
-  return numbers(arrays_, step, row, count);
+  return numbers(0, step, row, count);
 }
 
 std::vector<float> ArrayRecord::previous(int64_t step, int64_t row, size_t count) const {
-  return shape_.previous ? numbers(previous_, step, row, count) : std::vector<float>();
+  return shape_.previous ? numbers(1, step, row, count) : std::vector<float>();
 }
 
 ArrayProgram::ArrayProgram(std::shared_ptr<model::Model> model, const PassSettings& settings,
@@ -244,17 +249,15 @@ ArrayRecord ArrayProgram::run(std::span<const ArrayRow> rows, const DecodeState&
     if (policy_.solver().uses_noise()) made.add_noise(feed);
     return feed;
   });
-  std::vector<Tensor> outputs;
-  for (const graph::BufferRef& output :
-       run_pass(program, model_->engine(), weights.of(shape.pass.parts.list), feeds, nullptr, task))
-    outputs.push_back(output->read());
+  const std::vector<graph::BufferRef> outputs =
+      run_pass(program, model_->engine(), weights.of(shape.pass.parts.list), feeds, nullptr, task);
   std::vector<int64_t> ends;
   for (const ArrayRow& row : rows) {
     const int64_t left = row.session->steps_left(*row.request);
     ends.push_back(left <= steps ? left - 1 : -1);
   }
   return {settings_.needs,    shape, texts,          std::move(shares),
-          std::move(outputs), steps, std::move(ends)};
+          outputs[0]->read(), steps, std::move(ends)};
 }
 
 } // namespace dllm::decode

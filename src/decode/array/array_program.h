@@ -17,7 +17,7 @@
 
 namespace dllm::decode {
 
-// What a run reads as text. A run that ends no row and that nobody watches reads none.
+// What a run reads as text. A run that ends no row and is not watched reads none.
 enum class ArrayTexts {
   none,
   last, // of the last step of every row
@@ -38,6 +38,10 @@ struct ArrayShape {
   // Returns rows and width of what ArrayRule::read reads of a step.
   int64_t read_rows() const { return states > 0 ? places() : array_rows(); }
   int64_t read_width() const { return states > 0 ? states : width; }
+  // Numbers of the arrays of all steps.
+  int64_t record() const { return steps * array_rows() * width; }
+  // Records before the lines of an answer: the arrays, and the clean arrays if they are kept.
+  int64_t records() const { return previous ? 2 : 1; }
   friend bool operator==(const ArrayShape&, const ArrayShape&) = default;
 };
 
@@ -57,10 +61,11 @@ ArrayShape array_shape(const PassShape& pass, const PassSettings& settings,
 //   f32(steps, rows, length, width): noise, if the solver uses it
 //   f32(rows): guidance, if the pass is guided
 //   i32(): most_steps
-// Outputs, for every share of the mesh (pass/shares.h):
-//   arrays, f32(steps, array_rows, width): the array after every step
-//   previous, f32(steps, array_rows, width), if kept: the clean array of every step
-//   lines, i32(texts, places, columns), if texts > 0: the predictions (pass/pass.h)
+// The output `answer` is i32 and flat, with f32 numbers by their bits. For every share of the mesh
+// (pass/shares.h) it holds
+//   (steps, array_rows, width): the array after every step
+//   (steps, array_rows, width), if the policy keeps it: the clean array of every step
+//   (texts, places, columns): the predictions (pass/pass.h)
 void build_array_loop(graph::Graph& graph, const model::Model& model, const ArrayPolicy& policy,
                       const ArrayShape& shape);
 
@@ -77,8 +82,7 @@ public:
   // steps: steps that the run took. ends: the last of them in which each row took its last step;
   // -1: steps of the row are left.
   ArrayRecord(const PredictionNeeds& needs, const ArrayShape& shape, ArrayTexts texts,
-              PassShares shares, std::vector<Tensor> outputs, int64_t steps,
-              std::vector<int64_t> ends);
+              PassShares shares, Tensor answer, int64_t steps, std::vector<int64_t> ends);
 
   int64_t steps() const { return steps_; }
   // Returns whether the text of a step was read.
@@ -92,14 +96,17 @@ public:
   int64_t computed() const { return shares_.count() * steps_ * shape_.pass.positions(); }
 
 private:
-  std::vector<float> numbers(const Tensor& record, int64_t step, int64_t row, size_t count) const;
+  // Returns the answer of the row's share from number `first` on.
+  std::span<const int32_t> answer_at(int64_t row, int64_t first) const;
+  // record: 0: the arrays, 1: the clean arrays.
+  std::vector<float> numbers(int64_t record, int64_t step, int64_t row, size_t count) const;
   const RowPlace& place(int64_t row) const { return shares_.places()[static_cast<size_t>(row)]; }
 
   PredictionNeeds needs_;
   ArrayShape shape_;
   ArrayTexts texts_;
   PassShares shares_;
-  Tensor arrays_, previous_, lines_;
+  Tensor answer_;
   int64_t steps_;
   std::vector<int64_t> ends_;
 };

@@ -31,7 +31,7 @@ public:
   DecodingStep& operator=(const DecodingStep&) = delete;
 
   // Takes a step and returns its changes in the order of the slots. A loop may run up to `limit`
-  // steps in one launch. watched: somebody looks at the canvases after this step.
+  // steps in one launch. watched: the caller looks at the canvases after every step.
   std::vector<Change> take(const std::vector<Slot*>& active, int64_t limit, bool watched,
                            const Task* task);
   // Runs passes until every slot has its predictions for a step that the host decides.

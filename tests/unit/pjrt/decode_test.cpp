@@ -2,6 +2,7 @@
 // engine's host loop decides, by the margin rule, and the host waits once a block.
 
 #include "pjrt/engine.h"
+#include "unit/decode/policies/latent_rule.h"
 #include "unit/decode/requests.h"
 #include "unit/pjrt/plugins.h"
 
@@ -143,6 +144,31 @@ TEST_P(PjrtDecode, WaitsOnceABlockAndCompilesThreePrograms) {
     decode::add(*decoder, {{9, 2, 6, 5, 3, 5, 8, 1}, 8, 24});
     while (decoder->step() > 0) continue; // step by step: the same programs
     EXPECT_EQ(engine->i64("compiles"), first);
+  }
+}
+
+// The loop of every solver, and the text of its steps, are one program that the host waits for
+// once.
+TEST_P(PjrtDecode, ArraysAreThoseOfTheCpuEngine) {
+  const auto engine = engine_of(path());
+  const auto far = decode::latent_model_on(engine);
+  const auto near = decode::latent_model_on(cpu::make_engine(Options(graph::engine_schema())));
+  const auto rule = std::make_shared<decode::LatentRule>();
+  for (const std::string& solver : decode::solver_names()) {
+    const Json values = {{"solver", solver}, {"guidance", 0.5}, {"trace", true}};
+    const auto device = decode::decoder_of(far, rule, values),
+               host = decode::decoder_of(near, rule, values);
+    for (const decode::TestRequest& request : kRequests) add(*device, request), add(*host, request);
+    const int64_t waits = engine->i64("round_trips");
+    device->run();
+    host->run();
+    EXPECT_EQ(engine->i64("round_trips") - waits, 1) << solver;
+    for (int64_t slot = 0; slot < 2; ++slot) {
+      const std::vector<float>&got = device->request(slot).array, &want = host->request(slot).array;
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4) << solver;
+      EXPECT_EQ(device->request(slot).ids, host->request(slot).ids) << solver;
+    }
   }
 }
 

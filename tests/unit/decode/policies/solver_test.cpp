@@ -5,6 +5,7 @@
 #include "decode/array/array_policy.h"
 #include "decode/pass/pass_program.h"
 #include "graph/ops.h"
+#include "unit/decode/policies/latent_rule.h"
 #include "unit/decode/requests.h"
 #include "unit/test_files.h"
 
@@ -21,19 +22,6 @@ namespace {
 using graph::Value;
 
 const std::vector<int32_t> kSolverPrompt = {3, 1, 4};
-
-PolicyMaker policy_of(std::shared_ptr<const ArrayRule> rule) {
-  return [rule](const PolicySetup& setup) { return std::make_unique<ArrayPolicy>(setup, rule); };
-}
-
-std::unique_ptr<Decoder> decoder_of(const std::shared_ptr<model::Model>& model,
-                                    const std::shared_ptr<const ArrayRule>& rule,
-                                    const Json& more = Json::object()) {
-  Options options(decoder_schema(""));
-  options.set_json({{"steps", 6}, {"gen_length", 9}, {"loop", "device"}});
-  if (!more.is_null()) options.set_json(more);
-  return std::make_unique<Decoder>(model, options, policy_of(rule));
-}
 
 int64_t add_request(Decoder& decoder, int64_t seed, const Json& more = Json::object()) {
   Json values = {{"seed", seed}};
@@ -253,6 +241,17 @@ TEST(Solver, AnUnknownSolverIsNamed) {
   test::expect_error(Code::not_found, "no solver named \"hein\"", [] { make_solver("hein"); });
 }
 
+TEST(Solver, APolicyOverTokensTakesNone) {
+  test::expect_error(Code::invalid_argument, "decodes tokens, and solver heun", [] {
+    make_decoder(tiny_model(), {{"solver", "heun"}});
+  });
+  const auto decoder = make_decoder(tiny_model(), {{"gen_length", 9}});
+  test::expect_error(Code::invalid_argument, "decodes tokens, and solver heun", [&] {
+    add_request(*decoder, 7, {{"solver", "heun"}});
+  });
+  add_request(*decoder, 7, {{"solver", "ddim"}});
+}
+
 // Requests with solvers of their own are other programs of one decoder.
 TEST(Solver, ARequestChoosesItsSolver) {
   const auto rule = std::make_shared<FlowRule>(7, gaussian(0.6f));
@@ -313,61 +312,11 @@ TEST(ArraySeam, GuidanceMovesAwayFromTheArrayWithoutGivenTokens) {
 
 // --- the text ---
 
-// A small latent model: six latents of width four, whatever the window is. They depend on the given
-// tokens, on the last estimate and on the time. Another network has the head.
-class LatentRule final : public ArrayRule {
-public:
-  int64_t width(const model::ModelConfig&) const override { return 4; }
-  int64_t length(const model::ModelConfig&, int64_t) const override { return 6; }
-  bool self_conditions() const override { return true; }
-  std::vector<std::string> other_parts() const override { return {"reader"}; }
-
-  Denoised denoise(const ArrayRows& rows, const NoisyArray& x) const override {
-    graph::Graph& graph = rows.builder.graph();
-    const auto times = [&](Value y, float n) {
-      return graph::multiply(y, graph::scalar(graph, n));
-    };
-    const Shape wide{rows.rows(), rows.window(), 1};
-    const Value given = graph::convert(graph::reshape(rows.given, wide), DType::f32);
-    const Value context =
-        graph::sum(graph::multiply(rows.builder.embed(rows.ids), given), {1}, true);
-    const Value four = graph::slice_axis(context, 2, 0, 4);
-    Value sum = graph::add(times(x.numbers, 0.7f), times(four, 0.2f));
-    sum = graph::add(sum, times(x.previous, 0.5f));
-    sum = graph::add(sum, graph::multiply(x.level.time, times(x.has_previous, 0.3f)));
-    return {graph::tanh(sum)};
-  }
-
-  ArrayText read(const ArrayRows& rows, Value read) const override {
-    read_rows.push_back(rows.rows());
-    graph::Graph& graph = rows.builder.graph();
-    const Shape wide{rows.rows(), rows.window(), 24};
-    const Value flat = graph::broadcast(graph::reshape(read, {rows.rows(), 1, 24}), wide);
-    const Shape one{rows.rows(), rows.window(), 1};
-    const Value place = graph::convert(graph::reshape(rows.positions, one), DType::f32);
-    const Value turn = graph::multiply(place, graph::scalar(graph, 1.7f));
-    const Value hidden = graph::sin(graph::add(graph::multiply(flat, graph::scalar(graph, 3.0f)),
-                                               graph::broadcast(turn, wide)));
-    return {graph::reshape(hidden, {rows.rows() * rows.window(), 24}),
-            rows.builder.part("reader").head()};
-  }
-
-  mutable std::vector<int64_t> read_rows; // of every program that reads text
-};
-
-std::shared_ptr<model::Model> latent_model(const std::shared_ptr<graph::Engine>& engine) {
-  const auto model = tiny_model(engine);
-  Options options(model::model_schema());
-  options.set_i64("seed", 5);
-  model->add_network("reader", *model::new_model(engine, tiny_config(), options));
-  return model;
-}
-
 std::shared_ptr<model::Model> latent_model(int64_t threads = 1, const char* mesh = "") {
   Options options(graph::engine_schema());
   options.set_i64("threads", threads);
   options.set_str("mesh", mesh);
-  return latent_model(cpu::make_engine(options));
+  return latent_model_on(cpu::make_engine(options));
 }
 
 std::unique_ptr<Decoder> latent_decoder(const std::shared_ptr<model::Model>& model,
@@ -430,7 +379,7 @@ TEST(ArraySeam, EverySolverGivesTheSameTextWhateverRunsTheSteps) {
       EXPECT_EQ(latent_of(*stopped), wanted) << solver << " " << steps;
     }
 
-    // Beside others: with fewer steps, a longer window, and a seed of its own.
+    // Next to others: with fewer steps, a longer window, and a seed of its own.
     const auto batch = latent_decoder(model, device);
     add_request(*batch, 8, {{"steps", 2}});
     add_request(*batch, 7);
@@ -478,7 +427,7 @@ TEST(ArraySeam, ALargeRecordIsSeveralLaunches) {
   EXPECT_EQ(answer_of(*device), answer_of(*host));
 }
 
-// Text that nobody looks at is not read, and all that somebody looks at is read at once.
+// Text that is not watched is not read, and all that is watched is read at once.
 TEST(ArraySeam, OnlyTextThatIsSeenIsRead) {
   const auto rule = std::make_shared<LatentRule>();
   const auto model = latent_model();
