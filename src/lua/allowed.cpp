@@ -99,7 +99,7 @@ constexpr Row kPlain[] = {
      "policy schedule schedule_alphas attention cache guidance_keep suppress logit_bias defer "
      "loop on_change remasking revise "
      "masked alg plan compat order ranks variant adapter adapters embeddings "
-     "implementation ties confidence"},
+     "implementation ties confidence solver"},
     {"engine", "threads thread_pool memory_limit arithmetic check ranks mesh"},
     {"forward", "attention outputs"},
     {"generator", "policy"},

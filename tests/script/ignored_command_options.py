@@ -58,6 +58,7 @@ DECODER = {
     "--decoder.schedule-steps": ("4", {"--schedule": "nano_cosine", "--policy": "ancestral"}),
     "--decoder.schedule-eps": ("0.4", {"--schedule": "cosine"}), "--decoder.attention": ("causal", {"--policy": "random"}),
     "--decoder.shift": ("1",), "--decoder.cache": ("dual", {"--block-length": "8", **DRAWS}), "--decoder.guidance": ("2.0",),
+    "--decoder.solver": ("heun", {}, REFUSED),  # the policies of this model decode tokens
     "--decoder.guidance-keep": ("GIVEN", {"--guidance": "2.0"}),
     "--decoder.early-exit": ("0.000001",), "--decoder.suppress": ("COMMON",), "--decoder.suppress-mask": ("false", {"--policy": "random"}),
     "--decoder.suppress-unused": ("false", {}, SAME),  # every row of the vocabulary is a token
@@ -71,7 +72,7 @@ DECODER = {
 SLOT = {
     "--slot.seed": ("5", DRAWS), "--slot.temperature": ("0.9",), "--slot.top-k": ("1", DRAWS), "--slot.top-p": ("0.01", DRAWS), "--slot.min-p": ("1", DRAWS),
     "--slot.stop": ("COMMON",), "--slot.steps": ("3",), "--slot.block-length": ("4",), "--slot.suppress": ("COMMON",), "--slot.logit-bias": ("0=90",),
-    "--slot.top-logprobs": ("3",),
+    "--slot.top-logprobs": ("3",), "--slot.solver": ("heun", {}, REFUSED),
     "--slot.adapters": ("nowhere", {}, REFUSED),
 }
 COMMANDS = {

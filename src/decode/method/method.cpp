@@ -21,6 +21,14 @@ Options without_adapters(Options options) {
   return options;
 }
 
+// Fails if the options of a policy over tokens name a solver of arrays.
+void check_no_solver(const Options& options) {
+  if (options.str("solver") == Options(options.schema()).str("solver")) return;
+  fail_with_hint("leave option solver out", Code::invalid_argument,
+                 "policy {} decodes tokens, and solver {} takes noise out of arrays of numbers",
+                 options.str("policy"), options.str("solver"));
+}
+
 } // namespace
 
 Method::Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number,
@@ -31,10 +39,12 @@ Method::Method(const std::shared_ptr<model::Model>& model, Options options, int6
       policy_(policy_of(make, options_.str("policy"), policy_setup(*model, options_, *schedule_))),
       mask_id_(mask_id_of(*model, *policy_)),
       passes_(std::make_shared<const PassSettings>(pass_settings(*model, options_, *policy_))) {
-  if (policy_->arrays() != nullptr)
+  if (policy_->arrays() != nullptr) {
     set_arrays(model);
-  else
+  } else {
+    check_no_solver(options_);
     set_loop(model);
+  }
 }
 
 void Method::share_passes(const Method& other) {

@@ -53,15 +53,16 @@ TEST(OwnSettings, WhatARequestMaySetIsAKeyOfASlot) {
     Options own(slot);
     EXPECT_EQ(request_options(given, own).to_json(), given.to_json()) << option.key;
     const bool is_list = option.type == OptionType::list;
-    own.set_json({{option.key, is_list ? Json{"1"} : Json(3)}});
+    const Json one = option.choices.empty() ? Json(3) : Json(option.choices.back());
+    own.set_json({{option.key, is_list ? Json{"1"} : one}});
     Json wanted = given.to_json();
-    wanted[option.key] = is_list ? Json::array() : Json(3);
+    wanted[option.key] = is_list ? Json::array() : one;
     if (how == PerRequest::adds) wanted[option.key] = given.to_json()[option.key];
     if (is_list) wanted[option.key].push_back(own.to_json()[option.key][0]);
     EXPECT_EQ(request_options(given, own).to_json(), wanted) << option.key;
   }
-  EXPECT_EQ(keys, (std::vector<std::string>{"steps", "block_length", "suppress", "logit_bias",
-                                            "top_logprobs", "adapters"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"steps", "block_length", "solver", "suppress",
+                                            "logit_bias", "top_logprobs", "adapters"}));
 }
 
 TEST(OwnSettings, StepsBlocksAndBansAreThoseOfTheRequest) {
