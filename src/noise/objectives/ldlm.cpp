@@ -249,6 +249,7 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   std::vector<float> times(draws.size(), -1.0f); // of the draw and the losses so far
   if (context.held_out) times = draws;           // held-out losses stay comparable
   inject_draws(batch, "t", times);
+  if (batch.has("t")) draws = times;
   for (size_t b = 0; b < coins.size(); ++b)
     conditioned.mutable_as<float>()[b] = coins[b] < options_.f64("self_conditioning") ? 1.0f : 0.0f;
   std::ranges::copy(times, made.t.mutable_as<float>().begin());

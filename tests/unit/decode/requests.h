@@ -4,6 +4,7 @@
 #include "cpu/engine.h"
 #include "decode/decoder/decoder.h"
 #include "graph/engine.h"
+#include "noise/objective.h"
 
 #include <nlohmann/json.hpp>
 
@@ -65,6 +66,32 @@ inline std::shared_ptr<model::Model> tiny_model(int64_t threads = 1,
 inline std::shared_ptr<model::Model> tiny_model(const std::shared_ptr<graph::Engine>& engine,
                                                 const Json& config = tiny_config()) {
   return model::new_model(engine, config, Options(model::model_schema()));
+}
+
+// Returns whether a policy decodes arrays. It takes no constraints then.
+inline bool decodes_arrays(const std::string& policy) {
+  return policy == "embedding" || policy == "latent";
+}
+
+// Adds the networks that the policy reads, as the objective of such models makes them.
+inline void add_parts(model::Model& model, const std::string& policy) {
+  if (!decodes_arrays(policy)) return;
+  for (const std::string& name : noise::objective_names()) {
+    if (noise::objective_facts(name).policy != policy) continue;
+    const auto objective = noise::make_objective(name);
+    for (const auto& [part, config] : objective->new_parts(model.config()))
+      model::add_new_network(model, part, config, 5);
+  }
+}
+
+// Returns a model that the policy can decode.
+inline std::shared_ptr<model::Model> policy_model(const std::string& policy, int64_t threads = 1) {
+  Json config = tiny_config();
+  if (policy == "editflow") config["model_type"] = "editflow-llama";
+  if (policy == "diffusion_gemma") config = canvas_config();
+  auto model = tiny_model(threads, config);
+  add_parts(*model, policy);
+  return model;
 }
 
 inline std::unique_ptr<Decoder> make_decoder(std::shared_ptr<model::Model> model,

@@ -27,18 +27,10 @@ Json drawing(const std::string& policy) {
   return settings;
 }
 
-// One that the policy can decode.
-std::shared_ptr<model::Model> model_of(const std::string& policy, int64_t threads = 1) {
-  Json config = tiny_config();
-  if (policy == "editflow") config["model_type"] = "editflow-llama";
-  if (policy == "diffusion_gemma") config = canvas_config();
-  return tiny_model(threads, config);
-}
-
 class EveryPolicy : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryPolicy, StepAndRunGiveTheSameTokens) {
-  const auto model = model_of(GetParam());
+  const auto model = policy_model(GetParam());
   const auto pulled = make_decoder(model, drawing(GetParam()));
   const auto pushed = make_decoder(model, drawing(GetParam()));
   for (const TestRequest& request : kRequests) add(*pulled, request), add(*pushed, request);
@@ -58,7 +50,7 @@ TEST_P(EveryPolicy, StepAndRunGiveTheSameTokens) {
 }
 
 TEST_P(EveryPolicy, AloneEqualsInsideABatchOfUnequalPrompts) {
-  const auto model = model_of(GetParam());
+  const auto model = policy_model(GetParam());
   const auto batch = make_decoder(model, drawing(GetParam()));
   for (const TestRequest& request : kRequests) add(*batch, request);
   batch->run();
@@ -71,7 +63,7 @@ TEST_P(EveryPolicy, AloneEqualsInsideABatchOfUnequalPrompts) {
 }
 
 TEST_P(EveryPolicy, JoiningALateBatchChangesNothing) {
-  const auto model = model_of(GetParam());
+  const auto model = policy_model(GetParam());
   const auto alone = make_decoder(model, drawing(GetParam()));
   add(*alone, kRequests[0]);
   alone->run();
@@ -89,7 +81,7 @@ TEST_P(EveryPolicy, JoiningALateBatchChangesNothing) {
 TEST_P(EveryPolicy, ThreadsDoNotCount) {
   std::vector<Answer> answers;
   for (const int64_t threads : {1, 2, 4}) {
-    const auto decoder = make_decoder(model_of(GetParam(), threads), drawing(GetParam()));
+    const auto decoder = make_decoder(policy_model(GetParam(), threads), drawing(GetParam()));
     for (const TestRequest& request : kRequests) add(*decoder, request);
     decoder->run();
     for (int64_t slot = 0; slot < 3; ++slot) answers.push_back(answer_of(*decoder, slot));
@@ -98,7 +90,7 @@ TEST_P(EveryPolicy, ThreadsDoNotCount) {
 }
 
 TEST_P(EveryPolicy, TheSeedDecidesAndTheSlotNumberDoesNot) {
-  const auto model = model_of(GetParam());
+  const auto model = policy_model(GetParam());
   const auto decoder = make_decoder(model, drawing(GetParam()));
   for (const int64_t seed : {4, 5, 4}) add(*decoder, {{1, 2}, seed, 20});
   decoder->run();
@@ -109,7 +101,7 @@ TEST_P(EveryPolicy, TheSeedDecidesAndTheSlotNumberDoesNot) {
 TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
   if (GetParam() == "editflow") GTEST_SKIP() << "its canvas changes its length: editflow_test.cpp";
   if (GetParam() == "llada22") GTEST_SKIP() << "tokens move: nothing may be given behind open ones";
-  const auto model = model_of(GetParam());
+  const auto model = policy_model(GetParam());
   const auto decoder = make_decoder(model, drawing(GetParam()));
   std::vector<int32_t> canvas;
   std::vector<uint8_t> fixed;
@@ -152,7 +144,7 @@ TEST_P(EveryPolicy, FillsTheOpenPositionsAndNothingElse) {
 }
 
 TEST_P(EveryPolicy, CancellingLosesNothing) {
-  const auto model = model_of(GetParam());
+  const auto model = policy_model(GetParam());
   const auto whole = make_decoder(model, drawing(GetParam()));
   const auto cut = make_decoder(model, drawing(GetParam()));
   for (const TestRequest& request : kRequests) add(*whole, request), add(*cut, request);
@@ -178,7 +170,7 @@ TEST_P(EveryPolicy, CancellingLosesNothing) {
 }
 
 TEST_P(EveryPolicy, StoppingFromTheCallbackLosesNothing) {
-  const auto model = model_of(GetParam());
+  const auto model = policy_model(GetParam());
   const auto whole = make_decoder(model, drawing(GetParam()));
   const auto cut = make_decoder(model, drawing(GetParam()));
   add(*whole, kRequests[1]);
@@ -192,7 +184,7 @@ TEST_P(EveryPolicy, StoppingFromTheCallbackLosesNothing) {
 
 // A tokenizer with holes in its numbers, and fewer of them than the model has rows.
 TEST_P(EveryPolicy, IdsWithoutATokenAreNeverDrawn) {
-  const auto model = model_of(GetParam());
+  const auto model = policy_model(GetParam());
   static constexpr std::string_view kTokenizer =
       R"({"model": {"type": "BPE", "vocab": {"a": 1, "b": 2, "c": 3, "d": 9, "e": 20}, "merges": []}})";
   model->set_side_file("tokenizer.json", Bytes(kTokenizer.data(), kTokenizer.size(), nullptr));

@@ -137,10 +137,7 @@ TEST(Failure, OfPredictionsLeavesTheOthersToTheHost) {
 // A session that is copied as one of its base class would forget what it remembers.
 TEST(Failure, StepsAreTakenOnCopiesOfTheSameClass) {
   for (const std::string& name : policy_names()) {
-    Json config = tiny_config();
-    if (name == "editflow") config["model_type"] = "editflow-llama";
-    if (name == "diffusion_gemma") config = canvas_config();
-    const auto model = tiny_model(1, config);
+    const auto model = policy_model(name);
     const Options options(decoder_schema(name));
     const auto schedule = schedule_of(options);
     const auto policy = make_policy(name, policy_setup(*model, options, *schedule));

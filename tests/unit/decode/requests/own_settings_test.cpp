@@ -126,10 +126,10 @@ TEST(OwnSettings, ABlockLengthThatIsSetIsNotTheModels) {
 
 TEST(OwnSettings, PoliciesOfAllKindsShareADecoder) {
   const auto model = tiny_model();
-  const auto decoder = make_decoder(model, {{"gen_length", 12}});
   std::vector<Json> all;
   for (const std::string& policy : policy_names()) {
     if (policy == "editflow" || policy == "diffusion_gemma") continue; // other models
+    add_parts(*model, policy);
     all.push_back({{"policy", policy},
                    {"steps", 6},
                    {"block_length", 4},
@@ -138,6 +138,7 @@ TEST(OwnSettings, PoliciesOfAllKindsShareADecoder) {
                    {"top_k", 20},
                    {"suppress_mask", true}});
   }
+  const auto decoder = make_decoder(model, {{"gen_length", 12}});
   for (const Json& values : all) add_own(*decoder, own(values));
   decoder->run();
   for (size_t i = 0; i < all.size(); ++i)
