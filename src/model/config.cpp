@@ -48,7 +48,10 @@ std::vector<HeadConfig> parse_heads(const ConfigReader& own, bool is_tower) {
       all.bad(name.c_str(), "another name than lm, without dots and brackets");
     heads.push_back({name, head.integer("rows", 1, kMaxVocab), "heads." + name,
                      head.number("softcap", 0, 1e6, 0), head.flag("bias", false),
-                     head.text("file", ""), head.flag("zero", false)});
+                     head.text("file", ""), head.flag("zero", false),
+                     head.integer("size", 0, kMaxSize, 0), head.flag("norm", false)});
+    if (!is_tower && (heads.back().size > 0 || heads.back().norm))
+      all.bad(name.c_str(), "a head without size and norm, which towers alone have");
   }
   return heads;
 }
@@ -58,6 +61,8 @@ Json print_head(const HeadConfig& head) {
   if (head.bias) object["bias"] = true;
   if (!head.file.empty()) object["file"] = head.file;
   if (head.zero) object["zero"] = true;
+  if (head.size > 0) object["size"] = head.size;
+  if (head.norm) object["norm"] = true;
   return object;
 }
 
@@ -82,6 +87,35 @@ std::string parse_parts(const ConfigReader& own) {
   return all.object().empty() ? "" : all.object().dump();
 }
 
+constexpr FillerKind kFillerKinds[] = {FillerKind::none, FillerKind::small, FillerKind::unet,
+                                       FillerKind::adapter};
+
+// "filler": {"kind": "unet", "scale": 0.1, "levels": 3, "gaussian": true}
+FillerConfig parse_filler(const ConfigReader& own) {
+  const ConfigReader reader = own.child("filler");
+  FillerConfig filler;
+  const std::string name = reader.text("kind", "none");
+  const auto* kind = std::ranges::find(kFillerKinds, name, filler_kind_name);
+  if (kind == std::end(kFillerKinds)) reader.bad("kind", "none, small, unet or adapter");
+  filler.kind = *kind;
+  filler.scale = reader.number("scale", 0, 1e6, 0);
+  constexpr int64_t kMostLevels = 16;
+  if (filler.kind == FillerKind::unet) filler.levels = reader.integer("levels", 1, kMostLevels);
+  filler.is_gaussian = reader.flag("gaussian", false);
+  filler.reads_prompt = reader.text("context", "visible") == "prompt";
+  filler.length = reader.number("length", 0, 1e6, 0);
+  return filler;
+}
+
+Json print_filler(const FillerConfig& filler) {
+  Json object = {{"kind", filler_kind_name(filler.kind)}, {"scale", filler.scale}};
+  if (filler.levels > 0) object["levels"] = filler.levels;
+  if (filler.is_gaussian) object["gaussian"] = true;
+  if (filler.reads_prompt) object["context"] = "prompt";
+  if (filler.length > 0) object["length"] = filler.length;
+  return object;
+}
+
 // Reads the settings outside of the family. Settings of the file replace the family's.
 void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = reader.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
@@ -103,6 +137,7 @@ void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   if (own.has("mixers")) config.mixers = parse_mixers(own, config.layers);
   if (own.has("heads")) config.other_heads = parse_heads(own, config.tower.on);
   if (own.has("parts")) config.parts = parse_parts(own);
+  if (own.has("filler")) config.filler = parse_filler(own);
 }
 
 void check(bool holds, const std::string& file, const char* key, int64_t found,
@@ -164,6 +199,16 @@ void add_parts(ModelConfig& config, const std::map<std::string, Json>& parts) {
   config.parts = all.empty() ? "" : all.dump();
 }
 
+const char* filler_kind_name(FillerKind kind) {
+  switch (kind) {
+  case FillerKind::none: return "none";
+  case FillerKind::small: return "small";
+  case FillerKind::unet: return "unet";
+  case FillerKind::adapter: return "adapter";
+  }
+  return "unknown";
+}
+
 const char* attention_name(AttentionKind kind) {
   switch (kind) {
   case AttentionKind::automatic: return "auto";
@@ -223,6 +268,7 @@ Json config_to_json(const ModelConfig& config) {
   if (!config.mixers.empty()) object["dllm"]["mixers"] = config.mixers;
   for (const HeadConfig& head : config.other_heads)
     object["dllm"]["heads"][head.name] = print_head(head);
+  if (config.filler.on()) object["dllm"]["filler"] = print_filler(config.filler);
   if (!config.parts.empty()) object["dllm"]["parts"] = parse_json(config.parts, "parts");
   return object;
 }

@@ -158,6 +158,29 @@ struct TowerConfig {
   bool last_norm = true;
 };
 
+// How a mask filler computes the vectors of positions with the mask token.
+//   small    a transformer over the embeddings of the row; the result is added
+//   unet     a U-Net over them: each level halves the positions; the result is added
+//   adapter  a transformer over the visible tokens, and a second one with a learned vector of each
+//            position that looks at the first one. The result replaces the embedding.
+enum class FillerKind { none, small, unet, adapter };
+const char* filler_kind_name(FillerKind kind);
+
+// A mask filler: the networks "filler" and "filler_*" of a model. The base changes its input by
+// their result at positions that hold the mask token (docs/decisions/0026-fillers.md).
+struct FillerConfig {
+  FillerKind kind = FillerKind::none;
+  double scale = 0;   // s: the result x becomes s tanh(x); 0: it stays
+  int64_t levels = 0; // of a U-Net
+  // Training draws the result from a normal distribution. Decoding takes its mean.
+  bool is_gaussian = false;
+  // An adapter reads the given tokens at the front alone, and counts positions from their end.
+  bool reads_prompt = false;
+  double length = 0; // the mean of an adapter is scaled to this length; 0: it stays
+
+  bool on() const { return kind != FillerKind::none; }
+};
+
 struct LayerKind; // layers/layer_kind.h
 
 // Consecutive layers of the same kinds. They share one stack of parameters and one scan.
@@ -179,6 +202,10 @@ struct HeadConfig {
   // Name of its tensors: "<file>.weight". An empty name means "<weight>.weight".
   std::string file = {};
   bool zero = false; // first values are 0
+  // Of towers: the head reads vectors of `size` numbers in place of hidden states, 0: hidden
+  // states; `norm`: a layer norm "<weight>.norm" comes before the matrix.
+  int64_t size = 0;
+  bool norm = false;
 };
 
 struct ModelConfig {
@@ -263,6 +290,7 @@ struct ModelConfig {
   std::string objective;
   // Weights of a next-token model as published: it is causal, without a shift and a mask token.
   bool next_token = false;
+  FillerConfig filler;
   // Type of K and V that are kept between decoding steps: f32, bf16 or i8.
   DType cache_dtype = DType::f32;
   // The networks other than the base that a file holds, as a JSON object of configs by name: on the

@@ -59,6 +59,14 @@ void Model::set_objective(const std::string& name) {
   parts_.base().config.next_token = false;
 }
 
+void Model::set_filler(const FillerConfig& filler) {
+  {
+    const std::lock_guard lock(words_);
+    parts_.base().config.filler = filler;
+  }
+  forget_programs();
+}
+
 void Model::set_attention(AttentionKind attention, int shift, int64_t block_length) {
   ModelConfig& config = parts_.base().config;
   const int64_t block = block_length > 0 ? block_length : config.block_length;
@@ -86,6 +94,13 @@ Selection Model::selection_of(const std::vector<std::string>& parts,
   if (trained.contains(kBasePart) && !adapters.empty()) {
     trained.erase(kBasePart);
     trained.insert(adapters.begin(), adapters.end());
+  }
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(parts, name) != parts.end();
+  };
+  if (has(kBasePart) || has(kFillerPart)) {
+    const std::vector<std::string> fillers = parts_.fillers();
+    trained.insert(fillers.begin(), fillers.end());
   }
   return Selection(std::move(trained), std::move(frozen));
 }
@@ -136,6 +151,11 @@ void Model::add_network(const std::string& name, const Model& other) {
   if (!other.parts().adapters().empty()) {
     fail_with_hint("merge its adapters first, or remove them", Code::failed_precondition,
                    "the model that is added as {} has adapters, which its network lacks", name);
+  }
+  if (other.config().filler.on()) {
+    fail_with_hint("train it without one", Code::unimplemented,
+                   "the model that is added as {} has a mask filler, which its network lacks",
+                   name);
   }
   std::vector<ParamStore::Physical> entries = other.params().entries();
   std::erase_if(entries, [](const auto& entry) { return entry.spec.part != kBasePart; });

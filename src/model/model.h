@@ -98,6 +98,8 @@ public:
   // every save then use this. block_length 0 keeps the model's own. Version + 1 when something
   // changed.
   void set_attention(AttentionKind attention, int shift, int64_t block_length);
+  // Sets the mask filler of the base. Its networks are added before it is used. Version + 1.
+  void set_filler(const FillerConfig& filler);
   // Sets the name of the objective that trains the weights. They are not plain next-token weights
   // any more.
   void set_objective(const std::string& name);
@@ -109,7 +111,8 @@ public:
   Json describe() const;
 
   // Returns the selection of a trainer of these parts. It leaves the tensors of the patterns
-  // `frozen` alone. A base that has adapters stands for its adapters.
+  // `frozen` alone. A base that has adapters stands for its adapters. A base, and the part
+  // "filler", stand for all networks of its mask filler.
   Selection selection_of(const std::vector<std::string>& parts,
                          std::vector<std::string> frozen = {}) const;
   // Adds the selection of a trainer. It counts while the trainer lives. Any thread may call it.

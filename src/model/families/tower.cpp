@@ -155,6 +155,9 @@ TensorNames tower_names(const ModelConfig& config) {
   }
   names["norm"] = "norm.weight";
   if (config.norm == NormKind::layer) names["norm.bias"] = "norm.bias";
+  for (const HeadConfig& head : config.other_heads) {
+    if (head.norm) names[head.weight + ".norm.bias"] = head.weight + ".norm.bias";
+  }
   names["latents"] = "latents";
   names["positions"] = "positions";
   return names;
@@ -181,7 +184,12 @@ std::vector<ParamSpec> tower_params(const ModelConfig& config) {
   for (const LayerRun& run : layer_runs(config)) add_layer_params(table, config, run);
   if (tower.last_norm) add_block_norm(table, config, "norm", false);
   for (const HeadConfig& head : config.other_heads) {
-    table.matrix(head.weight, head.rows, hidden, head.bias);
+    const int64_t size = head.size > 0 ? head.size : hidden;
+    if (head.norm) {
+      table.add(head.weight + ".norm", ParamRole::norm, {size});
+      table.add(head.weight + ".norm.bias", ParamRole::bias, {size});
+    }
+    table.matrix(head.weight, head.rows, size, head.bias);
     if (head.zero) table.set_zero();
   }
   return table.take();

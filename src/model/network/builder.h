@@ -44,6 +44,18 @@ struct ForwardInputs {
   graph::Value canvas_context;
   // f32(batch, seq, hidden), from Builder::mean_embedding; undefined: zeros.
   graph::Value conditioning;
+  // For a base with a mask filler, which changes the input at positions of `ids` that hold the mask
+  // token. false: the rows have no such position, or the pass sees only a part of them.
+  bool fills = true;
+  // f32(batch): 1: the row has the filler, 0: it has not; undefined: every row has it.
+  graph::Value filler_on;
+  // i32(batch): given positions at the front, for a filler that reads the prompt. A negative
+  // number, and an undefined value: the positions before the first mask token.
+  graph::Value filler_start;
+  // f32(batch, seq, hidden): standard normal numbers of a Gaussian filler; undefined: its mean.
+  graph::Value filler_noise;
+  // u32(batch, 2): keys of such numbers, one for each row.
+  graph::Value filler_keys;
   // For towers (ModelConfig::tower). `embeddings` is the stream, f32(batch, seq, hidden); a tower
   // with latents of its own begins with them.
   // f32(batch, keys, context size), and what a position sees of it.
@@ -63,6 +75,14 @@ struct ForwardOutputs {
   // With `taps`: the embedding, then the result of each layer before the last norm.
   std::vector<graph::Value> taps;
   StateValues state; // after the window was written
+};
+
+// What a mask filler computed, f32(batch, seq, hidden) unless a comment says otherwise.
+struct FilledMasks {
+  graph::Value at;        // f32(batch, seq): 1 where the input was changed; undefined: no filler
+  graph::Value mean;      // before FillerConfig::scale
+  graph::Value log_sigma; // of a Gaussian filler
+  graph::Value vectors;   // what is added, or replaces the embedding
 };
 
 // A linear whose weight is (rows, hidden).
@@ -119,6 +139,12 @@ public:
   // positions.
   void set_sequence_ranks(int64_t ranks) { sequence_ranks_ = ranks; }
   int64_t sequence_ranks() const { return sequence_ranks_; }
+
+  // The gradient that arrives at the result of the mask filler is multiplied by `factor`.
+  void set_filler_gradient(float factor) { filler_gradient_ = factor; }
+  float filler_gradient() const { return filler_gradient_; }
+  // Returns what the mask filler computed in the first pass that had it.
+  const FilledMasks& filled() const { return filled_; }
 
   // embed() and embedding_mix() round to bf16, as a model computes whose embeddings alone are bf16
   // (dllm-jax).
@@ -191,6 +217,7 @@ private:
   // Builds the layers of a run. `state` then holds the values that these layers wrote.
   graph::ScanResult run_layers(const LayerRun& run, const SharedInputs& shared, graph::Value hidden,
                                StateValues& state, bool taps);
+  bool has_filler(const ForwardInputs& inputs) const;
   ForwardOutputs forward_pass(const ForwardInputs& inputs, bool taps);
 
   graph::Graph& graph_;
@@ -213,6 +240,8 @@ private:
   int64_t recompute_ = 0;
   bool round_kept_ = false;
   int64_t sequence_ranks_ = 1;
+  float filler_gradient_ = 1;
+  FilledMasks filled_;
   bool keeps_next_ = false;
   ForwardOutputs kept_;
 };

@@ -6,6 +6,7 @@
 #include "graph/ops.h"
 #include "model/config.h"
 #include "model/layers/layer_kind.h"
+#include "model/network/filler.h"
 #include "model/network/row_parts.h"
 #include "model/params/part.h"
 
@@ -413,9 +414,19 @@ ForwardOutputs Builder::forward(const ForwardInputs& inputs, bool taps) {
   return kept_ = forward_pass(inputs, true);
 }
 
+// Only the base has a filler.
+bool Builder::has_filler(const ForwardInputs& inputs) const {
+  return config_.filler.on() && network_ == kBasePart && inputs.fills && inputs.ids.defined();
+}
+
 ForwardOutputs Builder::forward_pass(const ForwardInputs& given, bool taps) {
   ForwardInputs inputs = given;
   if (config_.tower.on) inputs.embeddings = tower_stream(given);
+  if (has_filler(inputs)) {
+    const FilledInput filled = fill_masks(*this, inputs);
+    inputs.embeddings = filled.embeddings;
+    if (!filled_.at.defined()) filled_ = filled.masks;
+  }
   const graph::Value rows = inputs.embeddings.defined() ? inputs.embeddings : inputs.ids;
   const int64_t batch = rows.dim(0), seq = rows.dim(1), ranks = sequence_ranks_;
   const graph::Value own = own_positions(rows, ranks);

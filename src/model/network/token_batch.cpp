@@ -209,6 +209,10 @@ ForwardInputs forward_inputs(const std::map<std::string, graph::Value>& arrays,
   inputs.embeddings = optional("embeddings");
   inputs.positions = optional("positions");
   inputs.timesteps = optional("timesteps");
+  inputs.filler_on = optional("filler_on");
+  inputs.filler_start = optional("filler_start");
+  inputs.filler_noise = optional("filler_noise");
+  inputs.filler_keys = optional("filler_keys");
   inputs.empty_average = empty_average;
   inputs.mask = make_mask(attention, optional("block"), optional("length"));
   if (const graph::Value segments = optional("segments"); segments.defined())

@@ -17,6 +17,11 @@ std::pair<std::string, std::string> split_name(std::string_view qualified) {
   return {std::string(qualified.substr(0, cut)), std::string(qualified.substr(cut + 1))};
 }
 
+bool is_filler_part(std::string_view part) {
+  return part == kFillerPart ||
+         (part.starts_with(kFillerPart) && part.substr(kFillerPart.size()).starts_with('_'));
+}
+
 bool PartList::has(std::string_view part) const {
   return std::ranges::find(names_, part) != names_.end();
 }
@@ -55,6 +60,12 @@ std::vector<std::string> PartTable::names() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
   for (const auto& part : parts_) names.push_back(part->name);
+  return names;
+}
+
+std::vector<std::string> PartTable::fillers() const {
+  std::vector<std::string> names = networks();
+  std::erase_if(names, [](const std::string& name) { return !is_filler_part(name); });
   return names;
 }
 
@@ -127,6 +138,7 @@ void PartTable::drop(const std::string& name) {
 PartList PartTable::reading(const std::vector<std::string>& others) const {
   std::vector<std::string> names = adapters();
   names.insert(names.begin(), kBasePart);
+  for (std::string& filler : fillers()) names.push_back(std::move(filler));
   for (const std::string& other : others) {
     find(other);
     if (std::ranges::find(names, other) == names.end()) names.push_back(other);

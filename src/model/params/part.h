@@ -23,6 +23,7 @@ namespace dllm::model {
 
 using ckpt::kAdapterPart;
 using ckpt::kBasePart;
+using ckpt::kFillerPart;
 using ckpt::kTeacherPart;
 
 enum class PartKind {
@@ -65,6 +66,9 @@ std::string qualified_name(std::string_view part, std::string_view name);
 // Returns the part and the name inside of the part.
 std::pair<std::string, std::string> split_name(std::string_view qualified);
 
+// Returns true for the networks of a mask filler.
+bool is_filler_part(std::string_view part);
+
 // The parts that a program reads, in the order of its inputs, beginning with the network of its
 // forward pass. Programs of one model with different lists are different programs.
 class PartList {
@@ -103,13 +107,16 @@ public:
   // Return the names of the adapters, and of the networks other than the base.
   std::vector<std::string> adapters() const { return of_kind(PartKind::adapter); }
   std::vector<std::string> networks() const { return of_kind(PartKind::network); }
+  // Returns the names of the networks of the mask filler.
+  std::vector<std::string> fillers() const;
   // Returns the part. Fails with not_found and the nearest name.
   std::shared_ptr<const Part> find(const std::string& name) const;
   // Adds a part. Fails with invalid_argument when the name has characters other than letters,
   // digits and : _ -, and with already_exists when the name is taken.
   void add(Part part);
   void drop(const std::string& name);
-  // Returns the base, its adapters and the parts `others`. Fails with not_found as find() does.
+  // Returns the base, its mask filler, its adapters and the parts `others`. Fails with not_found as
+  // find() does.
   PartList reading(const std::vector<std::string>& others) const;
 
 private:
