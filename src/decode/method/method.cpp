@@ -16,6 +16,30 @@ std::unique_ptr<Policy> policy_of(const PolicyMaker& make, const std::string& na
   return make ? make(setup) : make_policy(name, setup);
 }
 
+// Returns the options with which a model with a mask filler is decoded. The filler reads whole
+// canvases, so no K and V of masked positions can be kept.
+Options options_for_filler(const model::Model& model, Options options, const PolicyMaker& make) {
+  const model::ModelConfig& config = model.config();
+  if (!config.filler.on()) return options;
+  const noise::ScheduleRef schedule = schedule_of(options);
+  const std::string& name = options.str("policy");
+  if (!policy_of(make, name, policy_setup(model, options, *schedule))->needs().mask) return options;
+  const bool is_whole = config.filler.kind == model::FillerKind::small ||
+                        !attention_span_of(config, options).is_exact();
+  if (!is_whole) {
+    fail_with_hint("leave attention at auto", Code::invalid_argument,
+                   "a mask filler of kind {} needs bidirectional attention",
+                   model::filler_kind_name(config.filler.kind));
+  }
+  if (options.str("cache") != "auto" && options.str("cache") != "none") {
+    fail_with_hint("set cache to none", Code::invalid_argument,
+                   "cache {} keeps K and V, which change with the mask filler of the model",
+                   options.str("cache"));
+  }
+  options.set_str("cache", "none");
+  return options;
+}
+
 Options without_adapters(Options options) {
   if (options.is_set("adapters")) options.set_json({{"adapters", Json::array()}});
   return options;
@@ -33,9 +57,9 @@ void check_no_solver(const Options& options) {
 
 Method::Method(const std::shared_ptr<model::Model>& model, Options options, int64_t number,
                const PolicyMaker& make, std::optional<model::PartList> parts)
-    : number_(number), options_(std::move(options)), text_(text_of(options_)),
-      program_text_(text_of(without_adapters(options_))), is_named_(!make),
-      parts_(std::move(parts)), schedule_(schedule_of(options_)),
+    : number_(number), options_(options_for_filler(*model, std::move(options), make)),
+      text_(text_of(options_)), program_text_(text_of(without_adapters(options_))),
+      is_named_(!make), parts_(std::move(parts)), schedule_(schedule_of(options_)),
       policy_(policy_of(make, options_.str("policy"), policy_setup(*model, options_, *schedule_))),
       mask_id_(mask_id_of(*model, *policy_)),
       passes_(std::make_shared<const PassSettings>(pass_settings(*model, options_, *policy_))) {

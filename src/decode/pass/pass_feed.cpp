@@ -159,6 +159,18 @@ void add_canvases(Batch& feed, const PassShape& shape, std::span<const PassRow> 
   feed.set("canvas_start", Tensor::from(Shape{shape.all_rows()}, canvas));
 }
 
+// Adds the number of given positions at the front of every row, for a mask filler that reads the
+// prompt. -1: a canvas with holes.
+void add_prompts(Batch& feed, const PassShape& shape, std::span<const PassRow> rows) {
+  std::vector<int32_t> prompts(static_cast<size_t>(shape.all_rows()), -1);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const size_t row = i % static_cast<size_t>(shape.rows);
+    if (row < rows.size() && rows[row].request->prompt > 0)
+      prompts[i] = static_cast<int32_t>(rows[row].request->prompt);
+  }
+  feed.set("filler_start", Tensor::from(Shape{shape.all_rows()}, prompts));
+}
+
 // Adds the conditioning of the wanted positions of each pass that has one.
 void add_conditioning(Batch& feed, const model::ModelConfig& config, const PassShape& shape,
                       std::span<const PassRow> rows) {
@@ -313,6 +325,7 @@ void add_window_feed(Batch& feed, const model::ModelConfig& config, const PassSe
     add_slides(feed, config, shape, rows);
   if (config.time_conditioning) add_times(feed, config, shape, rows);
   if (shape.parts.is_by_row) add_row_adapters(feed, shape, rows);
+  if (config.filler.reads_prompt && shape.keys == 0) add_prompts(feed, shape, rows);
   if (shape.soft) add_soft(feed, shape, rows);
   if (shape.biased)
     feed.set("logit_bias", Tensor::from(Shape{config.vocab_size}, settings.logit_bias));

@@ -105,6 +105,15 @@ WindowStates window_states(model::Builder& builder, const PassShape& shape, Valu
   }
   if (shape.parts.is_by_row)
     builder.set_row_adapters(row_input(builder, "adapter", DType::i32, Shape{rows}));
+  if (config.filler.on() && shape.keys > 0 && shape.needs.mask) {
+    fail_with_hint(
+        "set cache to none", Code::unimplemented,
+        "the model has a mask filler, which reads whole canvases, and a pass over kept K "
+        "and V sees a window");
+  }
+  inputs.fills = shape.keys == 0;
+  if (config.filler.reads_prompt && inputs.fills)
+    inputs.filler_start = row_input(builder, "filler_start", DType::i32, Shape{rows});
   inputs.embeddings = embeddings;
   if (shape.soft) inputs.embeddings = soft_embeddings(builder, inputs.ids, shape.needs.soft_width);
   const bool cached = shape.keys > 0;

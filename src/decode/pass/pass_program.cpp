@@ -90,10 +90,18 @@ Weights weights_of(const model::Model& model, const Task* task, const Weights* b
   return weights;
 }
 
+// Adds the mask filler, which belongs to the base whatever adapters a pass reads.
+void add_fillers(model::PartList& list, const model::Model& model) {
+  for (const std::string& filler : model.parts().fillers()) {
+    if (!list.has(filler)) list.add(filler);
+  }
+}
+
 void set_parts(PassParts& parts, const PassRequest& first, const model::Model& model,
                const Weights& weights, const std::vector<std::string>& others) {
   parts.list = first.parts ? *first.parts : model.reading();
   for (const std::string& other : others) parts.list.add(other);
+  add_fillers(parts.list, model);
   parts.layout = weights.layouts->of(parts.list);
 }
 
@@ -112,6 +120,7 @@ void set_parts_of_rows(PassParts& parts, std::span<const PassRow> rows, const mo
     if (std::ranges::any_of(rows, [&](const PassRow& row) { return parts_of(row).has(adapter); }))
       parts.list.add(adapter);
   }
+  add_fillers(parts.list, model);
   parts.layout = "by row: " + weights.layouts->of(parts.list);
 }
 
