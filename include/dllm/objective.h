@@ -26,6 +26,7 @@
  *     "diffusion_gemma"  a causal text, then a canvas with one block of uniform noise
  *     "grpo"             policy gradients of answers
  *     "ldlm"             latent diffusion: vectors that a text is encoded into are denoised
+ *     "vfm"              a mask filler gives the input of a completion, from its prompt
  *     "ar"               next token
  *     "token_ce"         ids, targets and weights are given by the caller
  *
@@ -68,9 +69,26 @@
  *                        the reader is not trained on. A row holds one text.
  *     "grpo"             The batch holds advantages f32(batch). It may hold old_log_probs and
  *                        reference_log_probs, f32(batch, seq).
+ *     "vfm"              Variational flow maps. Rows have a prompt (keep, or prompt_length), else a
+ *                        random prefix. The filler is trained, and the model with train_base. The
+ *                        loss is that of the completion / (2 tau^2), of the prompt / (2 sigma^2),
+ *                        kl_weight (grows over kl_warmup updates) times the divergence of the
+ *                        filler from a standard normal, and mu_reg times the squared distance of
+ *                        its means' lengths from embedding_length. With refinement a random part
+ *                        of a completion is visible. Parts of the loss: data, observed, kl,
+ *                        mean_norm, regularization, repetition (report_repetition: the share of
+ *                        equal neighbouring predictions).
  *
- * Every objective whose tokens keep their places (mdlm, llada_sft, dream, open_dllm, nano, uniform,
- * ar, token_ce) may add terms to its loss. Their options are group "term" of
+ * Every objective over rows with mask tokens may train a mask filler next to the model. Its options
+ * are group "filler": networks that change the input of the model at mask tokens, and that the
+ * model keeps. filler small and unet add to the embedding, adapter replaces it, and auto is the
+ * model's own filler. Options: filler_alpha, filler_grad_scale; for a new one filler_scale,
+ * filler_layers, filler_heads, filler_ffn, filler_hidden, filler_gaussian, filler_context (visible
+ * prompt), filler_spherical. The loss has the part filler_norm. Such a model is decoded without
+ * kept K and V.
+ *
+ * Every objective whose tokens keep their places (mdlm, llada_sft, dream, open_dllm, nano, vfm,
+ * uniform, ar, token_ce) may add terms to its loss. Their options are group "term" of
  * dllm_options_schema("objective"). Option teacher names their teacher: base (the model without its
  * adapters), model (the part "teacher" of dllm_model_add_network), or rows (arrays of the batch).
  * Options teacher_attention (auto causal bidirectional block_causal) and teacher_input (auto clean
@@ -91,6 +109,9 @@
  *               student matches k steps of the teacher in one, where distill_of steps decode a row
  *               (mdlm, open_dllm, llada_sft, dream, nano). A token is compared with the step that
  *               reveals it; with distill_rest tokens that are still masked with the last step.
+ *     consistency
+ *               weight of the mean of max(0, cos) between the vectors that a mask filler gives
+ *               neighbouring masks.
  *     entropy   weight of the entropy of predictions that are right, in nats, for models that
  *               decode many tokens at once. Option: entropy_temperature.
  *
@@ -108,8 +129,8 @@ extern "C" {
  *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano, tangent for ldlm;
  *              objectives without noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
- *              block_length, mask_id, compat, those of group "term", and the objective's own
- *              options
+ *              block_length, mask_id, compat, those of groups "filler" and "term", and the
+ *              objective's own options
  *   out        not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_INVALID_ARGUMENT for options

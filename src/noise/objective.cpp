@@ -54,6 +54,7 @@ std::vector<OptionSpec> shared_objective_options() {
       option_choice("compat", "none", {"none", "dllm-jax", "dllm", "dmax", "nano", "open-dllm"},
                     "Reproduces the known quirks of a reference."),
   };
+  for (OptionSpec& row : FillerUse::option_rows()) rows.push_back(std::move(row));
   for (OptionSpec& row : term_options()) rows.push_back(std::move(row));
   return rows;
 }
@@ -107,11 +108,12 @@ Batch Objective::prepare(const Batch& batch, uint64_t seed, int64_t step,
   const GivenRules rules = given_rules();
   if (holds_loss_arrays(batch, rules)) return batch;
   Batch made = prepare_rows(raw_rows(batch, rules), seed, step, context);
+  const int64_t first_row = made.global_rows(made.at("ids").shape()[0]).first;
+  filler_.prepare(made, context.filler, context.held_out, {seed, step, first_row});
   if (!terms_.empty()) {
     if (batch.at("ids").shape() == made.at("ids").shape()) made.set(kCleanIds, batch.at("ids"));
-    const int64_t first = made.global_rows(made.at("ids").shape()[0]).first;
     terms_.prepare(made, {context.shift, context.layers, context.vocab, schedule_.get()},
-                   {seed, step, first});
+                   {seed, step, first_row});
   }
   return made;
 }
@@ -135,6 +137,7 @@ TokenCeSettings Objective::token_ce_settings(const Batch& prepared,
 
 Batch Objective::feed(const Batch& prepared, const model::ModelConfig& config) const {
   Batch made = feed_rows(prepared, config);
+  filler_.feed(prepared, config.filler, made);
   if (terms_.empty()) return made;
   const TermContext context{shift(config), config.layers, config.vocab_size, schedule_.get()};
   if (terms_.is_prepared(prepared)) {
@@ -172,8 +175,10 @@ Loss Objective::loss(model::Builder& builder,
   inputs.head_count = value(kHeadCount);
   inputs.normalizer = value(kNormalizer);
   inputs.all = arrays;
+  builder.set_filler_gradient(filler_.gradient());
   terms_.before_loss(builder, inputs.tokens, arrays);
   Loss made = build_loss(builder, inputs);
+  add_filler_parts(made, builder.filled());
   terms_.add_to(made, builder, arrays);
   report_padding(inputs, made);
   return made;
@@ -195,6 +200,7 @@ void Objective::check_parts(const model::Model& model) const {
       fail(Code::internal, "objective {} trains part {}, which its loss does not read", name(),
            part);
   }
+  filler_.check(model.config(), attention(model.config()));
   terms_.check(model);
 }
 
@@ -229,6 +235,7 @@ PrepareContext prepare_context(const Objective& objective, const model::ModelCon
   context.block_length = objective.block_length(config);
   context.time_steps = config.time_conditioning ? config.time_steps : 0;
   context.layers = config.layers;
+  context.filler = config.filler;
   return context;
 }
 
@@ -267,6 +274,7 @@ ObjectiveRef make_objective(const std::string& name, ScheduleRef schedule, const
     schedule = make_schedule(entry.schedule, generic);
   }
   check_terms({entry.name, entry.facts.rows, own});
+  check_filler(entry.name, entry.facts.rows, own);
   return entry.make(std::move(schedule), own);
 }
 

@@ -8,6 +8,7 @@
 #include "base/task.h"
 #include "graph/graph.h"
 #include "model/network/builder.h"
+#include "noise/fillers/filler_use.h"
 #include "noise/objective_facts.h"
 #include "noise/objective_state.h"
 #include "noise/rows/given_rows.h"
@@ -34,7 +35,8 @@ struct PrepareContext {
   int64_t block_length = 0; // 0: none; objectives in blocks fail with failed_precondition
   // For a time-conditioned model: timesteps are t times this; 0: other models.
   int64_t time_steps = 0;
-  int64_t layers = 0; // of the model
+  int64_t layers = 0;              // of the model
+  model::FillerConfig filler = {}; // of the model
   // true: values that are scheduled over training take their final value.
   bool held_out = false;
   // compat = dllm-jax | nano: the key of this batch, in place of the key of (seed, step).
@@ -145,6 +147,9 @@ public:
   // Returns true when the loss, with these options, bounds -log p of a text in nats per token.
   virtual bool bounds_likelihood() const { return false; }
 
+  // Returns the use of a mask filler, which is in the options.
+  const FillerUse& filler() const { return filler_; }
+
   // Returns name, effective options, schedule and active quirks.
   virtual Json describe() const;
   const Options& options() const { return options_; }
@@ -175,7 +180,8 @@ protected:
   TokenCeSettings token_ce_settings(const Batch& prepared, const model::ModelConfig& config) const;
 
   Objective(ScheduleRef schedule, Options options)
-      : schedule_(std::move(schedule)), options_(std::move(options)), terms_(options_) {}
+      : schedule_(std::move(schedule)), options_(std::move(options)), terms_(options_),
+        filler_(options_) {}
 
   ScheduleRef schedule_;
   Options options_;
@@ -184,6 +190,7 @@ private:
   GivenRules given_rules() const;
 
   LossTerms terms_;
+  FillerUse filler_;
 };
 using ObjectiveRef = std::shared_ptr<const Objective>;
 

@@ -40,6 +40,7 @@ model::Job training_job(const std::shared_ptr<graph::Engine>& engine,
   const noise::ObjectiveRef objective = noise::make_objective(options.str("objective"));
   model::ModelConfig whole = config;
   model::add_parts(whole, objective->new_parts(config));
+  objective->filler().add_to(whole);
   const auto model = model::planned_model(engine, whole, options, in_files);
   Options settings(trainer_schema());
   settings.set_i64("remat", options.boolean("remat") ? 1 : 0);

@@ -27,6 +27,8 @@ UNPACKED = {"--pack": "false"}
 BLOCKS = {"--objective.attention": "block_causal"}
 TUNED = {"--from": "made", "--layers": None, "--hidden": None, "--vocab": None}
 LORA = {**TUNED, "--lora": "4"}
+FILLED = {"--filler": "small"}
+ADAPTED = {"--filler": "adapter", "--filler-layers": "1"}
 TAUGHT = {**TUNED, "--teacher": "made", "--align": "1", "--distill": "0.5"}
 FEW_STEPS = {**TAUGHT, "--distill-steps": "2", "--distill-of": "4"}
 
@@ -85,6 +87,11 @@ TRAIN = {
     "--objective.distill-steps": ("3", FEW_STEPS), "--objective.distill-of": ("8", FEW_STEPS), "--objective.distill-rest": ("true", FEW_STEPS),
     "--objective.own-weight": ("0.5", TAUGHT),
     "--objective.entropy": ("1",), "--objective.entropy-temperature": ("0.9", {"--entropy": "1"}),
+    "--objective.filler": ("small",), "--objective.filler-alpha": ("0.3", FILLED), "--objective.filler-grad-scale": ("20", FILLED),
+    "--objective.filler-scale": ("0.5", FILLED), "--objective.filler-layers": ("1", FILLED), "--objective.filler-heads": ("2", FILLED),
+    "--objective.filler-ffn": ("24", FILLED), "--objective.filler-hidden": ("16", {"--filler": "unet", "--filler-layers": "1"}),
+    "--objective.filler-gaussian": ("false", ADAPTED), "--objective.filler-context": ("prompt", ADAPTED),
+    "--objective.filler-spherical": ("true", ADAPTED), "--objective.consistency": ("1", {**FILLED, "--filler-scale": "0.5"}),
     "--objective.time-sampling": ("low_discrepancy",), "--objective.loss-weight": ("ones",), "--objective.max-weight": ("1.5",),
     "--objective.loss-norm": ("masked",), "--objective.min-mask-ratio": ("0.8",), "--objective.max-mask-ratio": ("0.2",),
     "--schedule.eps": ("0.4", {"--schedule": "linear"}), "--schedule.compat": ("dllm", {}, REFUSED),
@@ -129,6 +136,10 @@ OTHERS = {
         "--objective.time-decay": ("0", LATENT), "--objective.time-floor": ("1", LATENT), "--objective.time-uniform": ("1", LATENT),
         "--objective.prompt": ("1", LATENT), "--objective.holes": ("0", PROMPTED), "--objective.unconditional": ("1", PROMPTED),
         "--objective.train-base": ("true", LATENT)},
+    ("--objective", "vfm"): {"--objective.train-base": ("true",), "--objective.tau": ("0.5",), "--objective.sigma": ("0.5",),
+                             "--objective.kl-weight": ("0.5",), "--objective.kl-warmup": ("4", {"--objective.kl-weight": "0.5"}),
+                             "--objective.mu-reg": ("0.5",), "--objective.embedding-length": ("3", {"--objective.mu-reg": "0.5"}),
+                             "--objective.refinement": ("true",), "--objective.report-repetition": ("false", {}, SAME)},
     ("--objective", "dream"): {"--objective.geo-p": ("0.9",)},
     ("--objective", "llada_sft"): {"--objective.answer-padding": ("true", {**UNPACKED, "--length": "64"})},
     ("--objective", "bd3lm"): {"--objective.time-per": ("row", BLOCK), "--objective.block-steps": ("1:4", BLOCK),

@@ -82,10 +82,11 @@ ObjectiveEntry nano();
 ObjectiveEntry open_dllm();
 ObjectiveEntry token_ce();
 ObjectiveEntry uniform();
+ObjectiveEntry vfm();
 
 inline constexpr ObjectiveEntry (*kTable[])() = {
     ar,   bd3lm, diffusion_gemma, dmax,     dream,   editflow, embedding, grpo, ldlm, llada_sft,
-    mdlm, nano,  open_dllm,       token_ce, uniform,
+    mdlm, nano,  open_dllm,       token_ce, uniform, vfm,
 };
 
 } // namespace objective_files

@@ -10,10 +10,11 @@ namespace dllm::noise {
 namespace term_files {
 
 TermEntry align();
+TermEntry consistency();
 TermEntry distill();
 TermEntry entropy();
 
-inline constexpr TermEntry (*kTable[])() = {align, distill, entropy};
+inline constexpr TermEntry (*kTable[])() = {align, consistency, distill, entropy};
 
 } // namespace term_files
 

@@ -284,8 +284,11 @@ void prepare_model(model::Model& model, const noise::Objective& objective, const
     if (!model.parts().has(name))
       model::add_new_network(model, name, config, static_cast<uint64_t>(options.i64("seed")));
   }
+  objective.filler().add_to(model, static_cast<uint64_t>(options.i64("seed")));
   objective.check_parts(model);
-  const model::Cuts borders = borders_of_options(params, objective.trained_parts(), options);
+  std::vector<std::string> trained = objective.trained_parts();
+  for (std::string& filler : model.parts().fillers()) trained.push_back(std::move(filler));
+  const model::Cuts borders = borders_of_options(params, trained, options);
 
   const int64_t mask_id = objective.options().i64("mask_id");
   if (objective.needs_mask_id() && mask_id < 0) {
