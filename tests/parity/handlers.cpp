@@ -43,6 +43,7 @@ constexpr Entry kHandlers[] = {
     {"spd", run_spd},
     {"tokenizers", run_tokenizers},
     {"trajectories", run_trajectories},
+    {"vfm", run_vfm},
     {"wedlm", run_wedlm},
 };
 

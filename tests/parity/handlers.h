@@ -41,6 +41,7 @@ void run_smollm2(Topic& topic);
 void run_spd(Topic& topic);
 void run_tokenizers(Topic& topic);
 void run_trajectories(Topic& topic);
+void run_vfm(Topic& topic);
 void run_wedlm(Topic& topic);
 
 // Null for an unknown topic.
