@@ -121,17 +121,17 @@ TRAIN = {
 BLOCK = {"--objective.block-length": "8"}
 EDITS = {"--loader.pack": "false"}
 DUO = {"--objective.curriculum": "1000"}
-LATENT = {"--loader.pack": "false", "--objective.time-bins": "2", "--objective.time-interval": "1"}
+LATENT = {"--loader.pack": "false", "--objective.time-bins": "3", "--objective.time-interval": "1"}
 PROMPTED = {**LATENT, "--objective.prompt": "1"}
 OTHERS = {
     ("--objective", "ldlm"): {
         "--objective.latents": ("40", LATENT), "--objective.positions": ("40", LATENT), "--objective.latent-dim": ("8", LATENT),
         "--objective.latent-heads": ("2", LATENT), "--objective.depth": ("2", LATENT), "--objective.reader-depth": ("2", LATENT),
         "--objective.denoiser-depth": ("2", LATENT), "--objective.reader": ("causal", LATENT), "--objective.level": ("added", LATENT),
-        "--objective.encoder-layer": ("-1", LATENT), "--objective.decoder-noise": ("1", LATENT), "--objective.states-weight": ("2", LATENT),
-        "--objective.tokens-weight": ("2", LATENT), "--objective.self-conditioning": ("0", LATENT),
+        "--objective.encoder-layer": ("0", LATENT), "--objective.decoder-noise": ("1", LATENT), "--objective.states-weight": ("2", LATENT),
+        "--objective.tokens-weight": ("2", LATENT), "--objective.self-condition": ("0", LATENT),
         "--objective.encoder-warmup": ("0", LATENT), "--objective.encoder-gradient": ("1", LATENT),
-        "--objective.time-bins": ("3", {**LATENT, "--objective.time-bins": None}),
+        "--objective.time-bins": ("4", {**LATENT, "--objective.time-bins": None}),
         "--objective.time-interval": ("2", {**LATENT, "--objective.time-interval": None}),
         "--objective.time-decay": ("0", LATENT), "--objective.time-floor": ("1", LATENT), "--objective.time-uniform": ("1", LATENT),
         "--objective.prompt": ("1", LATENT), "--objective.holes": ("0", PROMPTED), "--objective.unconditional": ("1", PROMPTED),

@@ -251,7 +251,7 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   inject_draws(batch, "t", times);
   if (batch.has("t")) draws = times;
   for (size_t b = 0; b < coins.size(); ++b)
-    conditioned.mutable_as<float>()[b] = coins[b] < options_.f64("self_conditioning") ? 1.0f : 0.0f;
+    conditioned.mutable_as<float>()[b] = coins[b] < options_.f64("self_condition") ? 1.0f : 0.0f;
   std::ranges::copy(times, made.t.mutable_as<float>().begin());
   Batch prepared = made.added_to(batch);
   for (const char* name : {"keep", "labels", "segments"}) prepared.remove(name);
@@ -352,7 +352,7 @@ Loss Ldlm::build_loss(model::Builder& builder, const LossInputs& inputs) const {
   pass.conditioned = inputs.all.at(kConditioned);
   if (!as_castlehill_) pass.encoder_gradient = inputs.all.at(kGradient);
   pass.prompt = prompt_of(builder, inputs);
-  pass.conditions = options_.f64("self_conditioning") > 0;
+  pass.conditions = options_.f64("self_condition") > 0;
   pass.skips_projection = as_castlehill_;
   const LatentPass made = latent_pass(builder, pass);
 
@@ -448,7 +448,7 @@ std::vector<OptionSpec> ldlm_options() {
                  "Standard deviation of the noise on the latents that the decoder reads."),
       option_f64("states_weight", 1.0, 0.0, 1e3, "Weight of the error of the decoded states."),
       option_f64("tokens_weight", 1.0, 0.0, 1e3, "Weight of the cross entropy of the reader."),
-      option_f64("self_conditioning", 0.5, 0.0, 1.0,
+      option_f64("self_condition", 0.5, 0.0, 1.0,
                  "Share of rows whose denoiser reads an own estimate."),
       option_i64("encoder_warmup", 50000, 0, int64_t{1} << 40,
                  "Updates until the whole gradient of the denoiser reaches the encoder."),

@@ -62,7 +62,7 @@ std::map<std::string, Tensor> ldlm_gradients(const model::Model& model, const Ob
 // The gradient stops at an own estimate, and at the states that the reader reads, so both are left
 // out. Parity compares them (castlehill/ldlm).
 TEST(Ldlm, GradientsAreThoseOfTheLoss) {
-  const Json exact = {{"self_conditioning", 0.0}, {"encoder_warmup", 0}};
+  const Json exact = {{"self_condition", 0.0}, {"encoder_warmup", 0}};
   Json silent = exact, prompted = exact;
   silent["tokens_weight"] = 0.0;
   prompted.update({{"tokens_weight", 0.0}, {"prompt", 1.0}, {"unconditional", 0.0}});
