@@ -55,8 +55,9 @@ Answer latent_answer(const std::shared_ptr<model::Model>& model, const Json& mor
   return answer_of(*decoder);
 }
 
-std::vector<int32_t> without_prompt(const Answer& answer) {
-  return {answer.ids.begin() + 3, answer.ids.end()};
+// Returns how sure the reader is of the tokens after the prompt.
+std::vector<float> without_prompt(const Answer& answer) {
+  return {answer.confidence.begin() + 3, answer.confidence.end()};
 }
 
 TEST(LatentPolicy, OneLaunchGivesTheTextOfSteps) {
@@ -65,7 +66,7 @@ TEST(LatentPolicy, OneLaunchGivesTheTextOfSteps) {
     const Answer wanted = latent_answer(model, {{"loop", "host"}});
     EXPECT_EQ(latent_answer(model, {{"loop", "device"}}), wanted);
     EXPECT_EQ(latent_answer(latent_decoding_model(sizes, 2), {{"loop", "device"}}), wanted);
-    EXPECT_NE(latent_answer(model, Json::object(), {3, 1, 4}, 8).ids, wanted.ids);
+    EXPECT_NE(latent_answer(model, Json::object(), {3, 1, 4}, 8).confidence, wanted.confidence);
     EXPECT_TRUE(std::ranges::equal(std::vector<int32_t>{3, 1, 4}, std::span(wanted.ids).first(3)));
     const auto decoder = make_decoder(model, latent_settings({{"loop", "device"}}));
     decoder->add(std::vector<int32_t>{3, 1, 4}, {}, slot_options({{"seed", 7}}));
