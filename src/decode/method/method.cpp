@@ -21,9 +21,11 @@ std::unique_ptr<Policy> policy_of(const PolicyMaker& make, const std::string& na
 Options options_for_filler(const model::Model& model, Options options, const PolicyMaker& make) {
   const model::ModelConfig& config = model.config();
   if (!config.filler.on()) return options;
-  const noise::ScheduleRef schedule = schedule_of(options);
-  const std::string& name = options.str("policy");
-  if (!policy_of(make, name, policy_setup(model, options, *schedule))->needs().mask) return options;
+  Options uncached = options;
+  uncached.set_str("cache", "none");
+  const noise::ScheduleRef schedule = schedule_of(uncached);
+  const PolicySetup setup = policy_setup(model, uncached, *schedule);
+  if (!policy_of(make, options.str("policy"), setup)->needs().mask) return options;
   const bool is_whole = config.filler.kind == model::FillerKind::small ||
                         !attention_span_of(config, options).is_exact();
   if (!is_whole) {
@@ -36,8 +38,7 @@ Options options_for_filler(const model::Model& model, Options options, const Pol
                    "cache {} keeps K and V, which change with the mask filler of the model",
                    options.str("cache"));
   }
-  options.set_str("cache", "none");
-  return options;
+  return uncached;
 }
 
 Options without_adapters(Options options) {

@@ -3,8 +3,11 @@
 
 #include "base/error.h"
 #include "decode/decoder/decoder.h"
+#include "graph/passes.h"
 #include "losses/loss_difference.h"
+#include "model/network/token_batch.h"
 #include "noise/loss/evaluate.h"
+#include "runtime/programs.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
 #include "unit/noise/tiny.h"
@@ -62,9 +65,15 @@ void stir(model::Model& model) {
   }
 }
 
-std::shared_ptr<model::Model> stirred(const Json& settings) {
-  const auto model = tiny_model(1, false);
-  filler_objective(settings)->filler().add_to(*model, 3);
+std::shared_ptr<model::Model> bidirectional() {
+  auto model = tiny_model(1, false);
+  model->set_attention(model::AttentionKind::bidirectional, 0, 0);
+  return model;
+}
+
+std::shared_ptr<model::Model> stirred(const Json& settings, const std::string& name = "mdlm") {
+  const auto model = bidirectional();
+  filler_objective(settings, name)->filler().add_to(*model, 3);
   stir(*model);
   return model;
 }
@@ -222,7 +231,7 @@ TEST(Fillers, WhatDoesNotFitIsRefused) {
   refused({{"filler", "small"}, {"filler_heads", 5}}, "filler_heads is 5");
   refused({{"filler", "small"}}, "needs rows with mask tokens", "ar");
   refused({{"filler", "unet"}, {"block_length", 4}}, "reads whole rows", "bd3lm");
-  refused({{"consistency", 1.0}}, "the model has none");
+  refused({{"consistency", 1.0}}, "option consistency is set and changes nothing");
   const auto model = stirred(kFillers[0].second);
   test::expect_error(Code::invalid_argument, "the model has a mask filler of kind small",
                      [&] { filler_trainer(model, kFillers[2].second); });
@@ -275,7 +284,7 @@ TEST(Fillers, ChangeWhatIsDecoded) {
   for (const auto& [name, settings] : kFillers) {
     const Json values = {{"policy", "threshold"}, {"slots", 2}};
     EXPECT_NE(answers(stirred(settings), values, kPrompts),
-              answers(tiny_model(1, false), values, kPrompts))
+              answers(bidirectional(), values, kPrompts))
         << name;
   }
 }
@@ -305,6 +314,58 @@ TEST(Fillers, KeepNoKeysOfAPassThatTheyChange) {
 
 const Json kVfm = {{"filler_layers", 1}, {"filler_heads", 4}};
 
+// Returns the logits (seq, vocab) of one row whose first `start` tokens are the prompt.
+Tensor logits_of(const model::Model& model, const std::vector<int32_t>& ids, int32_t start) {
+  const auto graph = std::make_shared<graph::Graph>("refine");
+  model::Builder builder(*graph, model);
+  Batch feed;
+  feed.set("ids", Tensor::from(Shape{1, std::ssize(ids)}, ids));
+  feed.set("filler_start", Tensor::from(Shape{1}, std::vector<int32_t>{start}));
+  const model::ForwardInputs inputs = model::forward_inputs(
+      runtime::feed_inputs(*graph, feed), model::AttentionKind::bidirectional, false);
+  graph->output("logits", builder.logits(builder.forward(inputs).hidden));
+  runtime::Arguments arguments(model.engine().compile(graph::simplify(*graph)));
+  arguments.share_parameters(model.params().snapshot(model.reading(), nullptr, nullptr));
+  arguments.upload(model.engine(), feed);
+  return arguments.run(nullptr)[0]->read().clone();
+}
+
+// Decides all tokens that are as probable as the threshold, and at least the best one, until none
+// is open. The vectors of the rest follow from the prompt alone (generate_refine of castlehill).
+std::vector<int32_t> refined(const model::Model& model, std::vector<int32_t> ids, int64_t count,
+                             double threshold) {
+  const auto start = static_cast<int32_t>(ids.size());
+  ids.resize(ids.size() + static_cast<size_t>(count), 30);
+  while (std::ranges::count(ids, 30) > 0) {
+    const Tensor logits = logits_of(model, ids, start);
+    const auto vocab = static_cast<size_t>(model.config().vocab_size);
+    std::vector<std::pair<double, int32_t>> best(ids.size(), {-1.0, 0});
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] != 30) continue;
+      const auto row = logits.as<float>().subspan(i * vocab, vocab - 1); // the mask is last
+      const auto top = std::ranges::max_element(row);
+      double sum = 0;
+      for (const float x : row) sum += std::exp(static_cast<double>(x) - static_cast<double>(*top));
+      best[i] = {1 / sum, static_cast<int32_t>(top - row.begin())};
+    }
+    const double highest = std::ranges::max_element(best)->first;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (best[i].first >= std::min(threshold, highest) && best[i].first > 0)
+        ids[i] = best[i].second;
+    }
+  }
+  return ids;
+}
+
+TEST(Vfm, IsDecodedByThresholdAsTheReferenceRefines) {
+  const auto model = stirred(kVfm, "vfm");
+  for (const double threshold : {0.1, 0.2, 0.9}) {
+    const Json values = {{"policy", "threshold"}, {"threshold", threshold}, {"block_length", 64}};
+    EXPECT_EQ(answers(model, values, {kPrompts[0]})[0], refined(*model, kPrompts[0], 6, threshold))
+        << threshold;
+  }
+}
+
 TEST(Vfm, TrainsTheFillerAloneOrTheModelToo) {
   for (const bool is_trained : {false, true}) {
     Json settings = kVfm;
@@ -331,9 +392,7 @@ TEST(Vfm, HasTheGradientOfEveryParameter) {
     settings["train_base"] = true;
     settings.update(more);
     const auto objective = filler_objective(settings, "vfm");
-    const auto model = tiny_model(1, false);
-    objective->filler().add_to(*model, 3);
-    stir(*model);
+    const auto model = stirred(settings, "vfm");
     noise::LossRunner runner(model, objective);
     const Batch prepared = objective->prepare(prompted_rows(), 5, 0,
                                               noise::prepare_context(*objective, model->config()));
