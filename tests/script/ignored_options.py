@@ -40,7 +40,7 @@ TRAIN = {
     "--adapter.targets": ("q,v", LORA), "--adapter.exclude": ("q", LORA), "--adapter.layers": ("3", LORA, REFUSED), "--adapter.seed": ("5", LORA),
     "--tokenizer": ("made/tokenizer.json", {"--vocab": None}), "--vocab": ("280",), "--special-tokens": ("<a>,<b>",), "--template": ("chatml", JSONL), "--layers": ("2",), "--hidden": ("128",),
     "--objective": ("ar",), "--schedule": ("cosine",), "--eval-every": ("2",), "--eval-batches": ("1",),
-    "--examples": ("4",), "--keep-best": ("0",), "--log": ("csv",), "--patience": ("1", {"--lr": "10", "--clip": "0", "--warmup": "0", "--eval-every": "1"}),
+    "--examples": ("4",), "--keep-best": ("0",), "--log": ("csv",), "--stop-above": ("loss=0", {"--steps": "14"}), "--patience": ("1", {"--lr": "10", "--clip": "0", "--warmup": "0", "--eval-every": "1"}),
     "--config": ("settings.json",), "--json": (None,),
     "--engine.kind": ("pjrt", {"--plugin": "nowhere"}, REFUSED), "--engine.threads": ("1", {}, SAME),
     "--engine.thread-pool": ("openmp", {}, SAME if program.has_openmp else REFUSED),

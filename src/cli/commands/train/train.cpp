@@ -109,7 +109,8 @@ private:
       failure_ = failure;
       return DLLM_FAIL;
     }
-    return is_out_of_patience(context_, run_) ? DLLM_STOP : DLLM_CONTINUE;
+    const bool ends = is_out_of_patience(context_, run_) || run_.limit.is_exceeded();
+    return ends ? DLLM_STOP : DLLM_CONTINUE;
   }
 
   void look_at_step(const dllm_event* event) {
@@ -117,6 +118,7 @@ private:
     int64_t step = 0, skipped = 0;
     double loss = 0;
     if (dllm_event_i64(event, "step", &step, nullptr) != DLLM_OK) return;
+    run_.limit.add(event);
     // The loss of some objectives has weights that vary by the noise.
     if (dllm_event_f64(event, "nll", &loss, nullptr) == DLLM_OK ||
         dllm_event_f64(event, "loss", &loss, nullptr) == DLLM_OK) {
@@ -156,7 +158,7 @@ private:
 };
 
 // Runs the steps and returns the reason for their end: "steps", "budget" (--minutes, --tokens),
-// "data", "patience" or "interrupted".
+// "data", "patience", "limit" (--stop-above) or "interrupted".
 std::string run_steps(Context& context, Run& run, int64_t done) {
   Watch watch(context, run);
   const int64_t steps =
@@ -175,6 +177,7 @@ std::string run_steps(Context& context, Run& run, int64_t done) {
   }
   const bool all = run.steps > 0 && static_cast<int64_t>(trainer_metric(run, "step")) >= run.steps;
   if (all) return "steps";
+  if (run.limit.is_exceeded()) return "limit";
   return is_out_of_patience(context, run) ? "patience" : "budget";
 }
 
@@ -221,6 +224,10 @@ void print_end(Context& context, const Run& run, const std::string& reason) {
         "larger --patience continues\n",
         static_cast<long long>(step), static_cast<long long>(run.best.without()),
         static_cast<long long>(run.best.step()));
+  }
+  if (reason == "limit") {
+    std::fprintf(stderr, "stopped at step %lld: %s; a larger --stop-above continues\n",
+                 static_cast<long long>(step), run.limit.text().c_str());
   }
   if (reason == "budget") {
     std::fprintf(stderr, "the budget is used up at step %lld; %s\n", static_cast<long long>(step),
@@ -281,6 +288,7 @@ int train(Context& context) {
   if (is_out_of_patience(context, run)) return print_end(context, run, "patience"), 0;
   if (run.has_record) write_changes(context, run, run_folder(context));
   if (!context.json()) std::fprintf(stderr, "%s\n", describe_run(context, run).c_str());
+  run.limit = TrainingLimit(context.text("stop-above"));
   const std::string reason = run_steps(context, run, done);
   if (reason != "interrupted")
     print_held_out(context, run, static_cast<int64_t>(trainer_metric(run, "step")));
@@ -337,6 +345,8 @@ Command train_command() {
         "none"},
        {Kind::number, "patience", "0",
         "end the run after this many held-out losses in a row that are not the lowest; 0: never"},
+       {Kind::text, "stop-above", "",
+        "end the run when the mean of a metric over 10 steps is above a number: repetition=0.3"},
        {Kind::number, "examples", "16",
         "rows that are predicted at each held-out loss, with a sample, for dllm report; 0: none"},
        {Kind::text, "log", "",

@@ -6,6 +6,7 @@
 #include "../../processes/process.h"
 #include "training_best.h"
 #include "training_divergence.h"
+#include "training_limit.h"
 #include "training_replaced.h"
 
 #include <nlohmann/json.hpp>
@@ -42,6 +43,7 @@ struct Run {
   bool has_same_rows = false;    // held-out losses compare with those before the stop
   Best best;                     // the lowest held-out loss
   Divergence divergence;         // of the losses of the steps
+  TrainingLimit limit{""};       // --stop-above
   RowForm form = RowForm::texts; // of the first rows
   bool is_past_data = false;     // the checkpoint read more rows than --epochs has
   bool has_record = false;       // the folder has the settings of the last start

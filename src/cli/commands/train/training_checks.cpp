@@ -121,6 +121,7 @@ void check_values(Context& context) {
   at_least(context, "keep-best", 0);
   at_least(context, "patience", 0);
   at_least(context, "examples", 0);
+  TrainingLimit(context.text("stop-above")); // fails for another text than NAME=NUMBER
   const int64_t hidden = context.number("hidden");
   if (hidden < 64 || hidden % 64 != 0) {
     throw UsageFailure("--hidden " + std::to_string(hidden) + " is not a multiple of 64");
