@@ -16,6 +16,7 @@
  *     "mdlm"             masked diffusion, a time per row
  *     "llada_sft"        as "mdlm", for answers to prompts; each answer has the same weight
  *     "bd3lm"            block diffusion: rows [noised | clean], a time per block
+ *     "cola"             latent diffusion in blocks: each token is encoded into a vector
  *     "dream"            masked diffusion with shift 1; the context sets the weights (CART)
  *     "dmax"             blocks at one high noise level; predictions replace masks of some rows
  *     "uniform"          random tokens of the vocabulary replace tokens; continuous-time bound
@@ -46,6 +47,20 @@
  *                        that read the model's own estimate), prefix (share of the rows with a
  *                        prefix without noise). The loss is not a likelihood. Decoding policy
  *                        "embedding".
+ *     "cola"             Cola DLM (arXiv 2605.06548). The model has the parts encoder, decoder and
+ *                        prior, which a trainer adds where they are missing. A token has a latent
+ *                        z of latent_dim numbers with a mean and a variance. In blocks of
+ *                        block_length: loss = CE(decoder(z)) + kl_weight KL(z | N(0, 1))
+ *                        + prior_weight |prior(z_t, t, blocks before) - (e - z)|^2, where
+ *                        z_t = (1 - t) z + t e. source: tokens (embeddings of the base, which is
+ *                        trained) or states (of layer source_layer of the base, which stays;
+ *                        train_base). prior_weight 0 trains encoder and decoder alone; a later run
+ *                        may freeze them. stop_latents, drop_prefix (for guidance), time_draw,
+ *                        mask_weight and mask_share (tokens that are masked for the encoder).
+ *                        Parts of the loss: reconstruction, kl, flow, masked, latent_square. The
+ *                        loss bounds no likelihood: with kl_weight 1, reconstruction + kl bounds
+ *                        that of a text whose latents are N(0, 1), not drawn from the prior.
+ *                        Decoding policy "cola".
  *     "open_dllm"        Options: curriculum, min_snr_gamma, anti_repetition, repetition.
  *     trajectories       mdlm, open_dllm, llada_sft and dream read array trajectory of a batch.
  *                        They mask the tokens that one row of it hides. A mask ratio chooses the
@@ -109,6 +124,12 @@
  *               student matches k steps of the teacher in one, where distill_of steps decode a row
  *               (mdlm, open_dllm, llada_sft, dream, nano). A token is compared with the step that
  *               reveals it; with distill_rest tokens that are still masked with the last step.
+ *     cola      weight of the diffusion of latents that two encoders make of hidden states. The
+ *               term trains the parts cola_global, cola_local and cola_denoiser, which a trainer
+ *               adds. Options: cola_kind (block_causal card fast_block), cola_prediction (v x0),
+ *               cola_layer, cola_detach, cola_global, cola_local, cola_block, cola_encoder_layers,
+ *               cola_layers, cola_heads, cola_tail. Nothing is decoded from the latents. The metric
+ *               cola_std falls to 0 when all latents become equal.
  *     consistency
  *               weight of the mean of max(0, cos) between the vectors that a mask filler gives
  *               neighbouring masks.

@@ -107,7 +107,7 @@ constexpr Row kPlain[] = {
     {"model", "dtype attention mask_token cache_dtype check weights heads"},
     {"objective",
      "attention compat time_sampling loss_weight loss_norm time_per block_steps start insert_order "
-     "repetition trajectory_blocks reader level"},
+     "repetition trajectory_blocks source train_base time_draw reader level"},
     {"plan", "what format dtype adapter activations objective optimizer policy loop"},
     {"quantize", "format weights"},
     {"queue", "policy"},

@@ -188,6 +188,16 @@ Loss Objective::build_loss(model::Builder& builder, const LossInputs& inputs) co
   return token_ce_loss(builder, inputs);
 }
 
+std::vector<std::string> Objective::trained_parts() const {
+  std::vector<std::string> names = terms_.trained_parts();
+  names.insert(names.begin(), model::kBasePart);
+  return names;
+}
+
+std::map<std::string, Json> Objective::new_parts(const model::ModelConfig& base) const {
+  return terms_.new_parts(base);
+}
+
 Batch Objective::with_state(Batch feed, const StateArrays& state) const {
   for (const auto& [name, array] : state) feed.set("state:" + name, array);
   return feed;

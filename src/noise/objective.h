@@ -114,12 +114,10 @@ public:
   virtual std::vector<std::string> other_parts() const { return terms_.parts(); }
   // Returns the parts that training changes, among the base and other_parts(). The base stands for
   // its adapters if it has any.
-  virtual std::vector<std::string> trained_parts() const { return {model::kBasePart}; }
+  virtual std::vector<std::string> trained_parts() const;
   // Returns the networks that the loss needs, by name, with the config that each one has from the
   // beginning. A trainer adds those that the model lacks.
-  virtual std::map<std::string, Json> new_parts(const model::ModelConfig& /*base*/) const {
-    return {};
-  }
+  virtual std::map<std::string, Json> new_parts(const model::ModelConfig& base) const;
   // Fails with not_found or failed_precondition when the loss needs a part that the model lacks.
   void check_parts(const model::Model& model) const;
 

@@ -10,6 +10,7 @@ struct Entry {
 
 constexpr Entry kHandlers[] = {
     {"chat_templates", run_chat_templates},
+    {"cola", run_cola},
     {"data", run_data},
     {"diffusion_gemma", run_diffusion_gemma},
     {"dmax_spd", run_dmax_spd},

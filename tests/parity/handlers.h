@@ -9,6 +9,7 @@ class Topic;
 using Handler = void (*)(Topic&);
 
 void run_chat_templates(Topic& topic);
+void run_cola(Topic& topic);
 void run_data(Topic& topic);
 void run_diffusion_gemma(Topic& topic);
 void run_dmax_spd(Topic& topic);

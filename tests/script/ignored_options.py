@@ -30,6 +30,9 @@ LORA = {**TUNED, "--lora": "4"}
 FILLED = {"--filler": "small"}
 ADAPTED = {"--filler": "adapter", "--filler-layers": "1"}
 TAUGHT = {**TUNED, "--teacher": "made", "--align": "1", "--distill": "0.5"}
+COLA = {**TUNED, "--objective": "mdlm", "--objective.cola": "1", "--objective.cola-global": "2", "--objective.cola-local": "6", "--objective.cola-block": "2",
+        "--objective.cola-encoder-layers": "1", "--objective.cola-layers": "1", "--objective.cola-layer": "-1"}
+IN_BLOCKS = {"--objective.block-length": "8", "--objective.encoder-layers": "1", "--objective.decoder-layers": "1", "--objective.prior-layers": "1"}
 FEW_STEPS = {**TAUGHT, "--distill-steps": "2", "--distill-of": "4"}
 
 # option: value, what else the command line has, what is expected when it is not another result
@@ -86,6 +89,11 @@ TRAIN = {
     "--objective.distill": ("1", TAUGHT), "--objective.distill-kind": ("js", TAUGHT), "--objective.distill-temperature": ("2", TAUGHT),
     "--objective.distill-steps": ("3", FEW_STEPS), "--objective.distill-of": ("8", FEW_STEPS), "--objective.distill-rest": ("true", FEW_STEPS),
     "--objective.own-weight": ("0.5", TAUGHT),
+    "--objective.cola": ("3", COLA), "--objective.cola-kind": ("fast_block", COLA), "--objective.cola-prediction": ("x0", COLA),
+    "--objective.cola-layer": ("0", COLA), "--objective.cola-detach": ("false", COLA), "--objective.cola-global": ("3", COLA),
+    "--objective.cola-local": ("5", COLA), "--objective.cola-block": ("3", COLA), "--objective.cola-encoder-layers": ("2", COLA),
+    "--objective.cola-layers": ("2", COLA), "--objective.cola-heads": ("4", COLA),
+    "--objective.cola-tail": ("0.1", {**COLA, "--objective.cola-kind": "card", "--objective.cola-block": None}),
     "--objective.entropy": ("1",), "--objective.entropy-temperature": ("0.9", {"--entropy": "1"}),
     "--objective.filler": ("small",), "--objective.filler-alpha": ("0.3", FILLED), "--objective.filler-grad-scale": ("20", FILLED),
     "--objective.filler-scale": ("0.5", FILLED), "--objective.filler-layers": ("1", FILLED), "--objective.filler-heads": ("2", FILLED),
@@ -156,6 +164,15 @@ OTHERS = {
                                  "--objective.gamma-low": ("-9", DUO), "--objective.gamma-high": ("1", DUO)},
     ("--objective", "editflow"): {"--objective.start": ("empty", EDITS), "--objective.start-length": ("3", EDITS),
                                   "--objective.insert-order": ("left", {**EDITS, "--objective.start": "empty"})},
+    ("--objective", "cola"): {
+        "--objective.source": ("states", {**IN_BLOCKS, "--objective.source-layer": "-1"}),
+        "--objective.source-layer": ("0", {**IN_BLOCKS, "--objective.source": "states"}),
+        "--objective.train-base": ("false", IN_BLOCKS), "--objective.latent-dim": ("8", IN_BLOCKS), "--objective.latent-hidden": ("32", IN_BLOCKS),
+        "--objective.latent-heads": ("4", IN_BLOCKS), "--objective.encoder-layers": ("2", IN_BLOCKS), "--objective.decoder-layers": ("2", IN_BLOCKS),
+        "--objective.prior-layers": ("2", IN_BLOCKS), "--objective.kl-weight": ("1", IN_BLOCKS), "--objective.prior-weight": ("0", IN_BLOCKS),
+        "--objective.stop-latents": ("false", IN_BLOCKS), "--objective.drop-prefix": ("1", IN_BLOCKS), "--objective.time-draw": ("uniform", IN_BLOCKS),
+        "--objective.time-mean": ("2", IN_BLOCKS), "--objective.time-std": ("3", IN_BLOCKS), "--objective.mask-weight": ("1", IN_BLOCKS),
+        "--objective.mask-share": ("0.9", {**IN_BLOCKS, "--objective.mask-weight": "1"})},
     ("--objective", "embedding"): {"--objective.self-condition": ("0",), "--objective.prefix": ("1",)},
     ("--schedule", "geometric"): {"--schedule.sigma-min": ("0.01",), "--schedule.sigma-max": ("5",)},
     ("--schedule", "tangent"): {"--schedule.steepness": ("2",)},

@@ -8,6 +8,7 @@
 #include "model/layers/layer_kind.h"
 #include "model/network/filler.h"
 #include "model/network/row_parts.h"
+#include "model/network/sinusoid.h"
 #include "model/params/part.h"
 
 #include <algorithm>
@@ -54,24 +55,16 @@ private:
 // two layers with silu between them.
 graph::Value time_embedding(Builder& builder, graph::Value timesteps) {
   const ModelConfig& config = builder.config();
-  const int64_t size = config.hidden_size, half = size / 2;
-  Tensor frequencies(DType::f32, {1, half});
-  for (int64_t k = 0; k < half; ++k) {
-    frequencies.mutable_as<float>()[static_cast<size_t>(k)] = static_cast<float>(
-        std::exp(-std::log(10000.0) * static_cast<double>(k) / static_cast<double>(half)));
-  }
   graph::Graph& graph = builder.graph();
   const int64_t batch = timesteps.dim(0);
   const graph::Value u =
       graph::divide(timesteps, graph::scalar(graph, static_cast<float>(config.time_steps)));
-  const graph::Value angle =
-      graph::multiply(graph::reshape(u, {batch, 1}), graph::constant(graph, frequencies));
-  std::vector<graph::Value> parts = {graph::sin(angle), graph::cos(angle)};
-  if (size % 2 != 0) parts.push_back(graph::full(graph, {batch, 1}, 0.0f));
   const auto layer = [&](graph::Value x, const std::string& name) {
     return product(builder.linear(name), x);
   };
-  return layer(graph::silu(layer(graph::concat(parts, 1), "time.in")), "time.out");
+  return layer(
+      graph::silu(layer(sinusoid(graph::reshape(u, {batch, 1}), config.hidden_size), "time.in")),
+      "time.out");
 }
 
 graph::Value default_positions(graph::Graph& graph, int64_t batch, int64_t seq) {

@@ -4,30 +4,9 @@
 #include "graph/ops.h"
 #include "model/layers/layer_kind.h"
 #include "model/network/builder.h"
-
-#include <cmath>
-#include <vector>
+#include "model/network/sinusoid.h"
 
 namespace dllm::model {
-namespace {
-
-// Returns the sinusoid of levels: sines, then cosines, of level * 10000^(-k / half). x (..., 1).
-graph::Value sinusoid(graph::Value levels, int64_t size) {
-  const int64_t half = size / 2;
-  Tensor frequencies(DType::f32, {1, half});
-  for (int64_t k = 0; k < half; ++k) {
-    frequencies.mutable_as<float>()[static_cast<size_t>(k)] = static_cast<float>(
-        std::exp(-std::log(10000.0) * static_cast<double>(k) / static_cast<double>(half)));
-  }
-  graph::Graph& graph = *levels.graph;
-  const graph::Value angle = graph::multiply(levels, graph::constant(graph, frequencies));
-  std::vector<graph::Value> parts = {graph::sin(angle), graph::cos(angle)};
-  if (size % 2 != 0) parts.push_back(graph::full(graph, {levels.dim(0), 1}, 0.0f));
-  return graph::concat(parts, 1);
-}
-
-} // namespace
-
 // Returns the embedding of the levels, f32(batch, n, hidden).
 graph::Value Builder::tower_levels(const ForwardInputs& inputs, int64_t batch) {
   if (!inputs.levels.defined())

@@ -69,6 +69,7 @@ namespace objective_files {
 
 ObjectiveEntry ar();
 ObjectiveEntry bd3lm();
+ObjectiveEntry cola();
 ObjectiveEntry diffusion_gemma();
 ObjectiveEntry dmax();
 ObjectiveEntry dream();
@@ -85,8 +86,8 @@ ObjectiveEntry uniform();
 ObjectiveEntry vfm();
 
 inline constexpr ObjectiveEntry (*kTable[])() = {
-    ar,   bd3lm, diffusion_gemma, dmax,     dream,   editflow, embedding, grpo, ldlm, llada_sft,
-    mdlm, nano,  open_dllm,       token_ce, uniform, vfm,
+    ar,        bd3lm, cola, diffusion_gemma, dmax,     dream,   editflow, embedding, grpo, ldlm,
+    llada_sft, mdlm,  nano, open_dllm,       token_ce, uniform, vfm,
 };
 
 } // namespace objective_files

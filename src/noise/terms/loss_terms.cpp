@@ -6,6 +6,8 @@
 #include "noise/objective.h"
 #include "noise/terms/table.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 
@@ -34,7 +36,28 @@ bool LossTerms::reads_teacher() const {
 }
 
 std::vector<std::string> LossTerms::parts() const {
-  return reads_teacher() ? teacher_.parts() : std::vector<std::string>{};
+  std::vector<std::string> names = trained_parts();
+  if (!reads_teacher()) return names;
+  for (const std::string& part : teacher_.parts()) names.push_back(part);
+  return names;
+}
+
+std::vector<std::string> LossTerms::trained_parts() const {
+  std::vector<std::string> names;
+  for (const Term& own : terms_) {
+    for (std::string& part : own.term->parts()) names.push_back(std::move(part));
+  }
+  return names;
+}
+
+std::map<std::string, Json> LossTerms::new_parts(const model::ModelConfig& base) const {
+  std::map<std::string, Json> made;
+  for (const Term& own : terms_) made.merge(own.term->new_parts(base));
+  return made;
+}
+
+bool LossTerms::reads_states() const {
+  return std::ranges::any_of(terms_, [](const Term& own) { return own.term->reads_states(); });
 }
 
 void LossTerms::check(const model::Model& model) const {
@@ -65,7 +88,7 @@ void LossTerms::before_loss(model::Builder& builder, model::ForwardInputs& input
   builder.keep_next_pass();
   for (const Term& own : terms_) {
     const char* rows = own.term->tap_rows();
-    if (rows == nullptr) continue;
+    if (rows == nullptr || reads_states()) continue;
     if (inputs.tap_rows.defined()) {
       fail(Code::unimplemented, "{} reads hidden states of layers, and another term reads them too",
            own.entry->name());
@@ -73,6 +96,17 @@ void LossTerms::before_loss(model::Builder& builder, model::ForwardInputs& input
     inputs.tap_rows = arrays.at(rows);
   }
 }
+
+namespace {
+
+// Returns a pass whose taps are these rows of (batch * seq, hidden).
+model::ForwardOutputs taps_at(model::ForwardOutputs pass, graph::Value rows) {
+  for (graph::Value& tap : pass.taps)
+    tap = graph::take(graph::reshape(tap, {tap.dim(0) * tap.dim(1), tap.dim(2)}), rows);
+  return pass;
+}
+
+} // namespace
 
 void LossTerms::add_to(Loss& loss, model::Builder& builder,
                        const std::map<std::string, graph::Value>& arrays) const {
@@ -83,12 +117,18 @@ void LossTerms::add_to(Loss& loss, model::Builder& builder,
                  : graph::multiply(loss.sum,
                                    graph::scalar(builder.graph(), static_cast<float>(own_weight_)));
   Teacher teacher = teacher_;
+  std::vector<TermReport> reported;
   for (const Term& own : terms_) {
     const std::string& name = own.entry->name();
-    const graph::Value sum = own.term->build({builder, builder.kept(), teacher, arrays});
+    const char* rows = own.term->tap_rows();
+    const model::ForwardOutputs student = rows != nullptr && reads_states()
+                                              ? taps_at(builder.kept(), arrays.at(rows))
+                                              : builder.kept();
+    const graph::Value sum = own.term->build({builder, student, teacher, arrays, reported});
     loss.sum = graph::add(loss.sum, graph::multiply(sum, arrays.at(weight_array(name))));
     loss.parts.push_back({name, graph::stop_gradient(sum), loss.normalizer});
   }
+  for (const TermReport& own : reported) loss.parts.push_back({own.name, own.sum, own.count});
 }
 
 namespace {

@@ -12,7 +12,12 @@ public:
   explicit LossTerms(const Options& options);
 
   bool empty() const { return terms_.empty(); }
-  std::vector<std::string> parts() const; // of the model
+  // Returns the parts of the model that the terms and their teacher read, and those that the terms
+  // train.
+  std::vector<std::string> parts() const;
+  std::vector<std::string> trained_parts() const;
+  // Returns the networks that the terms train, as Objective::new_parts.
+  std::map<std::string, Json> new_parts(const model::ModelConfig& base) const;
   // Fails with failed_precondition when the teacher is the model without its adapters, and the
   // model has none.
   void check(const model::Model& model) const;
@@ -35,6 +40,7 @@ private:
     LossTermRef term;
   };
   bool reads_teacher() const;
+  bool reads_states() const;
 
   std::vector<Term> terms_;
   Teacher teacher_;

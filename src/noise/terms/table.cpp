@@ -2,7 +2,13 @@
 
 #include "base/word_list.h"
 
+#include <nlohmann/json.hpp>
+
 namespace dllm::noise {
+
+std::map<std::string, Json> LossTerm::new_parts(const model::ModelConfig&) const {
+  return {};
+}
 
 const std::vector<TermEntry>& term_entries() {
   static const std::vector<TermEntry> all = [] {

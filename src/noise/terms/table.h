@@ -10,11 +10,12 @@ namespace dllm::noise {
 namespace term_files {
 
 TermEntry align();
+TermEntry cola();
 TermEntry consistency();
 TermEntry distill();
 TermEntry entropy();
 
-inline constexpr TermEntry (*kTable[])() = {align, consistency, distill, entropy};
+inline constexpr TermEntry (*kTable[])() = {align, cola, consistency, distill, entropy};
 
 } // namespace term_files
 

@@ -3,6 +3,7 @@
 // teacher. A term is weighed by its option, and 0 turns it off. A new term is its file in this
 // folder, and its name twice in table.h.
 
+#include "base/json.h"
 #include "base/options.h"
 #include "model/network/builder.h"
 #include "noise/objective_facts.h"
@@ -34,6 +35,12 @@ struct TermDraws {
   int64_t first_row = 0; // global number of the first row of the batch
 };
 
+// A number that a term reports next to its sum: sum / count, both f32 scalars.
+struct TermReport {
+  std::string name;
+  graph::Value sum, count;
+};
+
 // What the graph of a term reads.
 struct TermInputs {
   model::Builder& builder;
@@ -41,6 +48,7 @@ struct TermInputs {
   const model::ForwardOutputs& student;
   Teacher& teacher;
   const std::map<std::string, graph::Value>& arrays; // all arrays of the feed
+  std::vector<TermReport>& reported;                 // a term may add to it
 };
 
 class LossTerm {
@@ -55,6 +63,14 @@ public:
   // Adds the arrays that the graph reads. `feed` has the objective's arrays already. A term whose
   // weight differs between updates also sets weight_array(name), f32().
   virtual void feed(const Batch& prepared, const TermContext&, Batch& feed) const = 0;
+  // Returns the networks of the model that the term reads and trains.
+  virtual std::vector<std::string> parts() const { return {}; }
+  // Returns those networks with the config that each one has from the beginning
+  // (Objective::new_parts).
+  virtual std::map<std::string, Json> new_parts(const model::ModelConfig& base) const;
+  // Returns true when the term reads the hidden states of all positions in each layer,
+  // ForwardOutputs::taps (batch, seq, hidden).
+  virtual bool reads_states() const { return false; }
   // Returns the array of the feed that names rows of (batch * seq, hidden), i32(n). The pass of the
   // loss then has the hidden states of these rows in each layer (ForwardOutputs::taps). Null: the
   // term reads no such states. One term of a loss may read them.

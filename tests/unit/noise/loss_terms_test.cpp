@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace dllm::noise {
 namespace {
@@ -45,7 +46,35 @@ std::shared_ptr<model::Model> adapted_model() {
   return model;
 }
 
+// A term with small networks. Where states are not detached, the gradient is that of differences.
+Json small_cola(const Json& more) {
+  Json made = {{"cola", 2.0},      {"cola_global", 2},         {"cola_local", 5},
+               {"cola_heads", 4},  {"cola_encoder_layers", 1}, {"cola_layers", 1},
+               {"cola_layer", -2}, {"cola_detach", false}};
+  made.update(more);
+  return made;
+}
+
+// Adds the networks of the terms, with gates that are not 0.
+void add_networks(model::Model& model, const Objective& objective) {
+  for (const auto& [name, config] : objective.new_parts(model.config())) {
+    if (model.parts().has(name)) continue;
+    model::add_new_network(model, name, config, 5);
+    uint64_t number = 0;
+    for (const std::string& tensor : model.params().names(name)) {
+      Tensor values = model.params().read(tensor).to(DType::f32).clone();
+      for (float& value : values.mutable_as<float>())
+        value += 0.2f * std::sin(static_cast<float>(++number));
+      model.params().write(tensor, values);
+    }
+  }
+}
+
 const Json kTerms[] = {
+    small_cola({{"cola_block", 2}}),
+    small_cola({{"cola_kind", "card"}, {"cola_prediction", "x0"}}),
+    small_cola(
+        {{"cola_kind", "fast_block"}, {"cola_block", 2}, {"align", 3.0}, {"teacher", "model"}}),
     {{"align", 3.0}, {"teacher", "model"}},
     {{"align", 3.0}, {"teacher", "model"}, {"align_kind", "angular"}, {"align_margin", 0.2}},
     {{"align", 3.0}, {"teacher", "model"}, {"align_kind", "infonce"}, {"align_temperature", 0.5}},
@@ -107,12 +136,43 @@ TEST(LossTerms, GradientsAreThoseOfTheLoss) {
       SCOPED_TRACE(term.dump() + " shift " + std::to_string(shift));
       const ObjectiveRef objective =
           tiny_objective("mdlm", with(term, {{"min_mask_ratio", 0.4}, {"shift", shift}}));
+      add_networks(*model, *objective);
       LossRunner runner(model, objective);
       Batch raw = tiny_rows(2, 8);
       raw.set("u_t", Tensor::from(Shape{2, 1}, std::vector<float>{0.6f, 0.5f}));
-      expect_gradient(*model, runner, *objective, prepared_by(*objective, raw, *model));
+      const double h = term.contains("cola") ? 3e-3 : 1e-2; // its networks are sharp
+      expect_gradient(*model, runner, *objective, prepared_by(*objective, raw, *model), h);
     }
   }
+}
+
+// The gradient of detached states is that of the loss without the term.
+TEST(LossTerms, LatentsOfDetachedStatesLeaveTheBase) {
+  const auto model = tiny_network(tiny_engine(), 1);
+  const Json settings = {{"min_mask_ratio", 0.4}};
+  const auto gradients = [&](const ObjectiveRef& objective) {
+    const Batch prepared = prepared_by(*objective, tiny_rows(2, 8), *model);
+    std::map<std::string, Tensor> made;
+    for (auto& [name, tensor] : loss_gradients(*model, *objective, prepared).gradients)
+      made[name] = tensor;
+    return made;
+  };
+  const ObjectiveRef plain = tiny_objective("mdlm", settings),
+                     detached = tiny_objective("mdlm",
+                                               with(small_cola({{"cola_detach", true}}), settings)),
+                     joined = tiny_objective("mdlm",
+                                             with(small_cola({{"cola_detach", false}}), settings));
+  add_networks(*model, *detached);
+  const auto wanted = gradients(plain), got = gradients(detached), other = gradients(joined);
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  double apart = 0;
+  for (size_t i = 0; i < wanted.at(name).as<float>().size(); ++i) {
+    EXPECT_NEAR(got.at(name).as<float>()[i], wanted.at(name).as<float>()[i], 1e-6);
+    apart = std::max(apart, std::abs(static_cast<double>(other.at(name).as<float>()[i]) -
+                                     wanted.at(name).as<float>()[i]));
+  }
+  EXPECT_GT(apart, 1e-3);
+  EXPECT_TRUE(got.contains("cola_global/latents"));
 }
 
 // No gradient reaches the base through the teacher, and a term changes the loss.
@@ -124,6 +184,7 @@ TEST(LossTerms, TheBaseTeachesItsAdapters) {
     term.erase("own_weight"); // below 1 it lowers the sum
     SCOPED_TRACE(term.dump());
     const ObjectiveRef objective = tiny_objective("mdlm", with(term, {{"min_mask_ratio", 0.4}}));
+    add_networks(*model, *objective);
     LossRunner runner(model, objective), plain(model, without_terms(objective));
     Batch raw = tiny_rows(2, 8);
     raw.set("u_t", Tensor::from(Shape{2, 1}, std::vector<float>{0.5f, 0.5f}));
@@ -144,6 +205,7 @@ TEST(LossTerms, MicroBatchesMakeOneBatch) {
       if (std::string(name) == "ar" && term.contains("distill"))
         own["teacher_attention"] = "causal";
       const ObjectiveRef objective = tiny_objective(name, own);
+      add_networks(*model, *objective);
       LossRunner runner(model, objective);
       const LossValue whole = runner.run(tiny_rows(4, 8, 0, 4), 3, 1, nullptr);
       const LossValue first = runner.run(tiny_rows(1, 8, 0, 4), 3, 1, nullptr);
