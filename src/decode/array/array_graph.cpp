@@ -10,17 +10,22 @@ using graph::Graph;
 using graph::Value;
 
 // Returns the rows of a pass, whose inputs the graph may have already.
-ArrayRows pass_rows(model::Builder& builder, const PassShape& pass) {
+ArrayRows pass_rows(model::Builder& builder, const ArrayShape& shape) {
+  const PassShape& pass = shape.pass;
   const Shape window{pass.all_rows(), pass.window};
   const auto input = [&](const char* name, DType dtype) {
     return row_input(builder, name, dtype, window);
   };
-  return {builder,
-          pass,
-          input("ids", DType::i32),
-          input("given", DType::u8),
-          input("positions", DType::i32),
-          input("limit", DType::i32)};
+  ArrayRows made{builder,
+                 pass,
+                 input("ids", DType::i32),
+                 input("given", DType::u8),
+                 input("positions", DType::i32),
+                 input("limit", DType::i32)};
+  if (!shape.blocks) return made;
+  made.block_begin = row_input(builder, "block_begin", DType::i32, Shape{pass.rows});
+  made.block_end = row_input(builder, "block_end", DType::i32, Shape{pass.rows});
+  return made;
 }
 
 // Runs a rule, under guidance on two copies of every row at once.
@@ -57,12 +62,17 @@ private:
   Value factor_;
 };
 
+// Returns the name of the body's input that has a value of ArrayRule::prepare.
+std::string kept_name(const std::string& name) {
+  return "kept:" + name;
+}
+
 // One step of the loop.
 class ArrayStep {
 public:
   ArrayStep(Graph& body, const model::Model& model, const ArrayPolicy& policy,
-            const ArrayShape& shape)
-      : graph_(body), policy_(policy), shape_(shape),
+            const ArrayShape& shape, const ArrayKept& kept)
+      : graph_(body), policy_(policy), shape_(shape), kept_(kept),
         axes_(model::request_axes(model.engine().mesh())) {
     const int64_t rows = shape.array_rows();
     step_ = state("step", DType::i32, {}, {});
@@ -81,7 +91,9 @@ public:
   void build() {
     const SolverResult made = solve();
     alive_ = graph::reshape(of_step("alive", DType::u8, {rows()}), {rows(), 1, 1});
-    const Value array = graph::select(alive_, made.array, array_);
+    Value changes = alive_;
+    if (shape_.blocks) changes = graph::logical_and(alive_, in_block());
+    const Value array = graph::select(changes, made.array, array_);
     output(graph::add(step_, i32(1)));
     output(array);
     if (shape_.previous) output(graph::select(alive_, made.made.clean, previous_));
@@ -131,6 +143,22 @@ private:
     return put_at(read_, i32(0), graph::select(alive_, graph::reshape(x, one), before));
   }
 
+  ArrayRows fixed_rows() {
+    ArrayRows made = pass_rows(*builder_, shape_);
+    for (const auto& [name, value] : kept_)
+      made.kept[name] = graph_.input(kept_name(name), value.type());
+    return made;
+  }
+  // Returns u8(rows, length, 1): 1 for the rows of the block.
+  Value in_block() {
+    const auto bound = [&](const char* name) {
+      return graph::reshape(row_input(*builder_, name, DType::i32, Shape{rows()}), {rows(), 1, 1});
+    };
+    const Value place = graph::iota(graph_, {1, shape_.length, 1}, DType::i32, 1);
+    return graph::logical_and(graph::greater_equal(place, bound("block_begin")),
+                              graph::less(place, bound("block_end")));
+  }
+
   SolverResult solve() {
     const Value levels = of_step("levels", DType::f32, {10, rows()});
     const auto column = [&](int64_t at) {
@@ -139,7 +167,7 @@ private:
     const auto level = [&](int64_t at) {
       return ArrayLevel{column(at), column(at + 1), column(at + 2)};
     };
-    const ArrayRows fixed = pass_rows(*builder_, shape_.pass);
+    const ArrayRows fixed = fixed_rows();
     const GuidedRule rule(policy_.rule(), fixed);
     SolverStep step;
     const Value previous = shape_.previous ? previous_ : graph::full(graph_, array_shape(), 0.0f);
@@ -155,6 +183,7 @@ private:
   Graph& graph_;
   const ArrayPolicy& policy_;
   const ArrayShape& shape_;
+  const ArrayKept& kept_;
   graph::AxisSet axes_;
   std::vector<std::string> names_;
   Value step_, array_, previous_, arrays_, cleans_, read_, alive_;
@@ -172,7 +201,7 @@ Value repeated(Value x, int64_t rows, int64_t count) {
 // of what they are read from.
 Value text_lines(model::Builder& builder, const ArrayRule& rule, const ArrayShape& shape,
                  Value read) {
-  const ArrayRows once = pass_rows(builder, shape.pass);
+  const ArrayRows once = pass_rows(builder, shape);
   PassShape pass = shape.pass;
   pass.guided = false;
   pass.rows *= shape.texts;
@@ -203,7 +232,11 @@ void build_array_loop(Graph& graph, const model::Model& model, const ArrayPolicy
   model::Builder builder(graph, model, shape.pass.parts.list);
   StepLoop loop;
   loop.body = std::make_shared<Graph>("denoise_array_step");
-  ArrayStep step(*loop.body, model, policy, shape);
+  const Shape array{shape.pass.rows, shape.length, shape.width};
+  const ArrayKept kept = policy.rule().prepare(pass_rows(builder, shape),
+                                               row_input(builder, "array", DType::f32, array));
+  for (const auto& [name, value] : kept) loop.given[kept_name(name)] = value;
+  ArrayStep step(*loop.body, model, policy, shape, kept);
   step.build();
   loop.state = step.state_names();
   loop.begin = [](const std::string& name) {

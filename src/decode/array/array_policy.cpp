@@ -38,9 +38,26 @@ std::vector<HostLevel> ArrayPolicy::levels(int64_t steps) const {
   return made;
 }
 
+namespace {
+
+// Moves to the next block with a position that is not given. Returns false when there is none.
+bool begin_block(Request& request) {
+  while (request.block < request.block_count()) {
+    for (int64_t p = request.block_begin(); p < request.block_end(); ++p) {
+      if (request.states[static_cast<size_t>(p)] != State::fixed) return true;
+    }
+    ++request.block;
+  }
+  return false;
+}
+
+} // namespace
+
 std::unique_ptr<Session> ArrayPolicy::begin(Request& request) const {
-  request.origin = request.prompt;
-  request.block_length = std::max<int64_t>(1, request.length() - request.origin);
+  request.origin = rule_->in_blocks() ? 0 : request.prompt;
+  request.block_length = rule_->in_blocks()
+                             ? setup().config.block_length
+                             : std::max<int64_t>(1, request.length() - request.origin);
   const auto width = static_cast<size_t>(rule_->width(setup().config));
   const int64_t length = rule_->length(setup().config, request.length());
   request.array.resize(static_cast<size_t>(length) * width);
@@ -49,9 +66,11 @@ std::unique_ptr<Session> ArrayPolicy::begin(Request& request) const {
                      std::span(request.array).subspan(static_cast<size_t>(row) * width, width));
   }
   if (request.open_count(0, request.length()) == 0) request.finish = Finish::decided;
+  if (rule_->in_blocks()) begin_block(request);
   ArrayPlan plan;
   plan.levels = levels(setup().i64("steps"));
   plan.evaluations = solver_->evaluations();
+  plan.in_blocks = rule_->in_blocks();
   plan.guidance = static_cast<float>(setup().f64("guidance"));
   for (const std::string& text : setup().options.list("guidance_keep"))
     plan.guidance_keep.push_back(parse_id(text, setup().config.vocab_size, "option guidance_keep"));
@@ -72,7 +91,9 @@ PassRequest ArraySession::next_pass(const Request& request, const CacheView&) co
   pass.time = level(request, 0).time;
   pass.guidance = plan_->guidance;
   for (int64_t position = 0; position < request.length(); ++position) {
-    if (!is_given(request, position, false)) pass.positions.push_back(position);
+    const bool reads =
+        !in_blocks() || (position >= request.block_begin() && position < request.block_end());
+    if (reads && !is_given(request, position, false)) pass.positions.push_back(position);
     if (!is_guided()) continue;
     const int32_t id = request.ids[static_cast<size_t>(position)];
     pass.unconditional.push_back(is_given(request, position, true) ? id : plan_->mask_id);
@@ -84,15 +105,22 @@ Outcome ArraySession::apply(Request& request, const PassRequest&,
                             std::span<const Prediction> predictions) {
   const bool last = steps_left(request) == 1;
   Outcome outcome;
-  outcome.begin = request.origin;
-  outcome.end = request.length();
+  outcome.block = request.block;
+  outcome.begin = request.block_begin();
+  outcome.end = request.block_end();
   outcome.block_ended = last;
   for (const Prediction& p : predictions) {
     if (request.is_open(p.position)) outcome.decided.push_back(p.position);
     request.decide(p.position, p.token, p.probability, last ? State::final : State::provisional);
   }
   ++request.step_in_block;
-  if (last) request.finish = Finish::decided;
+  if (!last) return outcome;
+  if (in_blocks()) {
+    ++request.block;
+    request.step_in_block = 0;
+    if (begin_block(request)) return outcome;
+  }
+  request.finish = Finish::decided;
   return outcome;
 }
 

@@ -13,6 +13,7 @@
 #include "noise/schedules/schedule.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,9 +30,17 @@ struct ArrayRows {
   // i32(rows, window): a position attends to [0, limit); 0 for places without a position.
   graph::Value limit;
 
+  // i32(requests), for rules in blocks: the block that the steps make is [begin, end).
+  graph::Value block_begin = {}, block_end = {};
+  // The values of ArrayRule::prepare, by name.
+  std::map<std::string, graph::Value> kept = {};
+
   int64_t rows() const { return ids.dim(0); }
   int64_t window() const { return ids.dim(1); }
 };
+
+// Values of a program that its steps read.
+using ArrayKept = std::vector<std::pair<std::string, graph::Value>>;
 
 // What a head reads to predict the tokens of a window.
 struct ArrayText {
@@ -58,12 +67,18 @@ public:
   virtual int64_t states_width(const model::ModelConfig&) const { return 0; }
   // Returns whether denoise() reads NoisyArray::previous.
   virtual bool self_conditions() const { return false; }
+  // Returns whether the array is made in blocks of Request::block_length positions, one after the
+  // other. The array has a row for each position then. A step changes the rows of one block.
+  virtual bool in_blocks() const { return false; }
   // Returns the parts of the model that the functions below read in addition to the base and its
   // adapters, such as "denoiser". Builder::part() of ArrayRows::builder gives such a network.
   virtual std::vector<std::string> other_parts() const { return {}; }
   // Returns the level at time t. Default: signal^2 = alpha(t) of the schedule, and sigma^2 is the
   // rest of 1.
   virtual HostLevel level(const noise::Schedule& schedule, double t) const;
+  // Returns what stays the same in all steps of a run, such as K and V of the blocks that are done.
+  // `array` is the array before the steps, f32(requests, length, width).
+  virtual ArrayKept prepare(const ArrayRows& /*rows*/, graph::Value /*array*/) const { return {}; }
   // Removes the noise. Under guidance the rows are those of the requests, and then the same rows
   // without given positions.
   virtual Denoised denoise(const ArrayRows& rows, const NoisyArray& array) const = 0;
@@ -76,6 +91,7 @@ public:
 struct ArrayPlan {
   std::vector<HostLevel> levels; // before every step, and after the last one
   int64_t evaluations = 1;       // of the model in a step
+  bool in_blocks = false;        // ArrayRule::in_blocks
   // Classifier-free guidance moves from the array u without given tokens to the array c with them:
   // u + (guidance + 1) (c - u). 0: off.
   float guidance = 0;
@@ -117,7 +133,7 @@ public:
                 std::span<const Prediction> predictions) override;
   int64_t nfe(const Request& request) const override { return request.steps * plan_->evaluations; }
 
-  // Returns the steps that are left.
+  // Returns the steps that are left, for rules in blocks those of the block.
   int64_t steps_left(const Request& request) const {
     return std::ssize(plan_->levels) - 1 - request.step_in_block;
   }
@@ -127,6 +143,7 @@ public:
     const int64_t number = std::max<int64_t>(0, request.step_in_block + step);
     return plan_->levels[static_cast<size_t>(number)];
   }
+  bool in_blocks() const { return plan_->in_blocks; }
   bool is_guided() const { return plan_->guidance != 0; }
   // Returns whether a position is given. without: in the array u of guidance.
   bool is_given(const Request& request, int64_t position, bool without) const;

@@ -32,6 +32,14 @@ public:
     feed.set("given", Tensor::from(Shape{pass.all_rows(), pass.window}, given));
     feed.set("array", numbers(&Request::array));
     feed.set("previous", numbers(&Request::previous));
+    if (!shape_.blocks) return;
+    std::vector<int32_t> begins(static_cast<size_t>(pass.rows), 0), ends = begins;
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      begins[r] = static_cast<int32_t>(rows_[r].request->block_begin());
+      ends[r] = static_cast<int32_t>(rows_[r].request->block_end());
+    }
+    feed.set("block_begin", Tensor::from(Shape{pass.rows}, begins));
+    feed.set("block_end", Tensor::from(Shape{pass.rows}, ends));
   }
 
   void add_sampling(Batch& feed) const {
@@ -138,6 +146,7 @@ ArrayShape array_shape(const PassShape& pass, const PassSettings& settings,
   ArrayShape shape{pass, rule.length(config, pass.window), rule.width(config),
                    rule.states_width(config)};
   shape.previous = policy.keeps_previous();
+  shape.blocks = rule.in_blocks();
   shape.pass.set(settings);
   shape.pass.capacity = shape.places();
   const bool all = texts == ArrayTexts::all;

@@ -32,6 +32,7 @@ struct ArrayShape {
   int64_t steps = 1;     // most steps in one run
   int64_t texts = 0;     // steps whose text is read, after the loop: 0, 1 or `steps`
   bool previous = false; // ArrayPolicy::keeps_previous
+  bool blocks = false;   // ArrayRule::in_blocks
 
   int64_t places() const { return pass.rows * pass.window; }
   int64_t array_rows() const { return pass.rows * length; }
@@ -60,6 +61,7 @@ ArrayShape array_shape(const PassShape& pass, const PassSettings& settings,
 //   u8(steps, rows): alive, 1 for rows that take the step
 //   f32(steps, rows, length, width): noise, if the solver uses it
 //   f32(rows): guidance, if the pass is guided
+//   i32(rows): block_begin and block_end, for rules in blocks
 //   i32(): most_steps
 // The output `answer` is i32 and flat, with f32 numbers by their bits. For every share of the mesh
 // (pass/shares.h) it holds

@@ -46,6 +46,10 @@ LoopEnd add_loop(Graph& graph, const StepLoop& loop) {
   std::vector<Value> state, consts;
   for (const graph::GraphInput& input : loop.body->inputs()) {
     const graph::ValueType& type = loop.body->type(input.value);
+    if (const auto given = loop.given.find(input.name); given != loop.given.end()) {
+      consts.push_back(given->second);
+      continue;
+    }
     const bool is_state = state.size() < loop.state.size();
     const std::optional<int32_t> number = is_state ? loop.begin(input.name) : std::nullopt;
     (is_state ? state : consts)

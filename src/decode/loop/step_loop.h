@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@ namespace dllm::decode {
 struct StepLoop {
   std::shared_ptr<graph::Graph> body;
   std::vector<std::string> state; // names of the state
+  // Values of the program that inputs of the body are, by name.
+  std::map<std::string, graph::Value> given = {};
   // Returns the number with which a value of the state begins. Nothing: it is an input of the
   // program. Called with the names of `state`.
   std::function<std::optional<int32_t>(const std::string& name)> begin;
@@ -36,7 +39,7 @@ private:
   std::vector<graph::Value> values_;
 };
 
-// Adds the loop to `graph`. All other inputs of the body become inputs of `graph`, which may have
+// Adds the loop to `graph`. All other inputs that are not given of the body become inputs of `graph`, which may have
 // them already.
 LoopEnd add_loop(graph::Graph& graph, const StepLoop& loop);
 

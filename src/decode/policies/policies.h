@@ -26,6 +26,7 @@ namespace policy_files {
 PolicyKind ancestral();
 PolicyKind autoregressive();
 PolicyKind bd3lm();
+PolicyKind cola();
 PolicyKind confidence_remasking();
 PolicyKind credit();
 PolicyKind ddim();
@@ -58,6 +59,7 @@ inline constexpr PolicyKind (*kTable[])() = {
     ancestral,
     autoregressive,
     bd3lm,
+    cola,
     confidence_remasking,
     credit,
     ddim,

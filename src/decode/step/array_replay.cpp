@@ -82,7 +82,9 @@ Change ArrayReplay::replay_step(Slot& slot) {
   const size_t count = slot.request().array.size();
   trial.request.array = own.record->array(own.next, own.row, count);
   trial.request.previous = own.record->previous(own.next, own.row, count);
-  if (own.next + 1 < own.record->steps() && trial.request.active())
+  // A block that ended leaves steps of the other rows.
+  const bool goes_on = trial.request.active() && trial.request.step_in_block > 0;
+  if (own.next + 1 < own.record->steps() && goes_on)
     launched_[slot.number()] = {own.record, own.row, own.next + 1};
   return slot.accept(std::move(trial));
 }
