@@ -153,6 +153,9 @@ struct TowerConfig {
   std::vector<InputConfig> inputs;
   int64_t latents = 0; // learned vectors that the stream begins as; 0: the caller gives it
   int64_t context = 0; // numbers of the vectors that layers with cross attention look at
+  // Where the context has hidden states of the base: their place in the list of the embedding and
+  // the results of all layers. A negative number counts from its end.
+  int64_t context_layer = -1;
   LevelKind level = LevelKind::none;
   int64_t level_size = 1; // of the sinusoid; 1: the level itself
   bool last_norm = true;

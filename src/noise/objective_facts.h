@@ -43,8 +43,8 @@ struct ObjectiveFacts {
   bool likelihood = false;    // with default options the loss bounds -log p in nats per token
 };
 
-// Returns {"rows", "packs", "padding", "shift", "model", "heads", "positions", "policy", "sample": {...},
-// "sample_at_end", "likelihood"}.
+// Returns {"rows", "packs", "padding", "shift", "model", "heads", "positions", "policy",
+// "sample": {...}, "sample_at_end", "likelihood"}.
 Json to_json(const ObjectiveFacts& facts);
 
 } // namespace dllm::noise

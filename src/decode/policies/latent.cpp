@@ -23,14 +23,16 @@ struct LatentSizes {
     size = tower(noise::latent_part::kDecoder).context;
     positions = tower(noise::latent_part::kDecoder).latents;
     reads_prompt = tower(noise::latent_part::kDenoiser).context > 0;
+    prompt_layer = tower(noise::latent_part::kDenoiser).context_layer;
   }
   int64_t latents = 1, size = 1, positions = 1;
   bool reads_prompt = false;
+  int64_t prompt_layer = -1; // of the base, whose states of the prompt the denoiser reads
 };
 
 class LatentRule final : public ArrayRule {
 public:
-  LatentRule(const LatentSizes& sizes, int64_t layer) : sizes_(sizes), layer_(layer) {}
+  explicit LatentRule(const LatentSizes& sizes) : sizes_(sizes) {}
   int64_t width(const model::ModelConfig&) const override { return sizes_.size; }
   int64_t length(const model::ModelConfig&, int64_t) const override { return sizes_.latents; }
   bool self_conditions() const override { return true; }
@@ -70,18 +72,16 @@ private:
     const auto block = static_cast<int32_t>(std::max<int64_t>(config.block_length, 1));
     tokens.mask =
         model::make_mask(config.attention, graph::scalar_i32(rows.builder.graph(), block));
-    return noise::latent_prompt(rows.builder, tokens, rows.given, layer_);
+    return noise::latent_prompt(rows.builder, tokens, rows.given, sizes_.prompt_layer);
   }
 
   LatentSizes sizes_;
-  int64_t layer_;
 };
 
 class LatentPolicy final : public ArrayPolicy {
 public:
   LatentPolicy(const PolicySetup& setup, const LatentSizes& sizes)
-      : ArrayPolicy(setup, std::make_shared<LatentRule>(sizes, setup.i64("encoder_layer"))),
-        sizes_(sizes) {
+      : ArrayPolicy(setup, std::make_shared<LatentRule>(sizes)), sizes_(sizes) {
     if (setup.f64("guidance") == 0 || sizes.reads_prompt) return;
     fail_with_hint("set guidance to 0, or train with option prompt of objective ldlm",
                    Code::failed_precondition, "the denoiser of the model reads no prompt");
@@ -115,10 +115,7 @@ std::unique_ptr<Policy> make_latent(const PolicySetup& setup) {
 PolicyKind policy_files::latent() {
   return {"latent",
           make_latent,
-          {option_str("schedule", "tangent", "Noise schedule that the model was trained with."),
-           option_i64("encoder_layer", -3, -(1 << 20), 1 << 20,
-                      "Layer of the base whose states the denoiser reads of a prompt, as in "
-                      "training.")},
+          {option_str("schedule", "tangent", "Noise schedule that the model was trained with.")},
           false};
 }
 

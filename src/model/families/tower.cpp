@@ -98,6 +98,7 @@ void parse_tower(const ConfigReader& reader, ModelConfig& config) {
   tower.inputs = parse_inputs(reader);
   tower.latents = reader.integer("latents", 0, kMaxPositions, 0);
   tower.context = reader.integer("context_size", 0, kMaxSize, 0);
+  tower.context_layer = reader.integer("context_layer", -kMaxLayers, kMaxLayers, -1);
   tower.level = named_choice(reader, "level", kLevels).kind;
   tower.level_size = reader.integer("level_size", 1, kMaxSize, 1);
   tower.last_norm = reader.flag("last_norm", true);
@@ -138,6 +139,7 @@ void print_tower(const ModelConfig& config, Json& object) {
     object["inputs"][input.name] = {{"size", input.size}, {"bias", input.bias}};
   object["latents"] = tower.latents;
   object["context_size"] = tower.context;
+  object["context_layer"] = tower.context_layer;
   object["level"] = name_of_kind(kLevels, tower.level);
   object["level_size"] = tower.level_size;
   object["last_norm"] = tower.last_norm;

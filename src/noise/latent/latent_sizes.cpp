@@ -101,8 +101,11 @@ std::map<std::string, Json> latent_configs(const Options& options, const model::
     denoiser.update({{"positions", "learned"}, {"max_position_embeddings", latents}});
     denoiser["dllm"] = head("latent", size, adaptive);
   }
-  if (options.f64("prompt") > 0)
-    denoiser.update({{"mixer", "self_cross_attention"}, {"context_size", width}});
+  if (options.f64("prompt") > 0) {
+    denoiser.update({{"mixer", "self_cross_attention"},
+                     {"context_size", width},
+                     {"context_layer", options.i64("encoder_layer")}});
+  }
   return {{latent_part::kEncoder, encoder},
           {latent_part::kDecoder, decoder},
           {latent_part::kReader, reader},

@@ -441,7 +441,7 @@ std::vector<OptionSpec> ldlm_options() {
   std::vector<OptionSpec> keys = shared_objective_options();
   for (OptionSpec& row : latent_size_options()) keys.push_back(std::move(row));
   std::vector<OptionSpec> own = {
-      option_i64("encoder_layer", -3, -(1 << 20), 1 << 20,
+      option_i64("encoder_layer", -3, -4096, 4096,
                  "Layer of the base whose states are encoded; 0: the embedding, negative: from the "
                  "end, -1: after the last norm."),
       option_f64("decoder_noise", 3.0, 0.0, 1e3,
