@@ -131,9 +131,9 @@ constexpr Row kPaths[] = {{"dataset", "token_file"},
 
 // Groups of options whose values are texts, lists or choices, and never paths. The tables of these
 // kinds of things have the options, so the lists above do not.
-constexpr Row kPlainGroups[] = {{"adapter", "kind"},   {"answer", "end"},
+constexpr Row kPlainGroups[] = {{"adapter", "kind"},          {"answer", "end"},
                                 {"objective", "filler term"}, {"request", "constraint end"},
-                                {"slot", "decoder"},   {"trainer", "optimizer"}};
+                                {"slot", "decoder"},          {"trainer", "optimizer"}};
 
 using Keys = std::set<std::string, std::less<>>;
 

@@ -89,7 +89,8 @@ public:
   int64_t steps() const { return steps_; }
   // Returns whether the text of a step was read.
   bool has_text(int64_t step, int64_t row) const;
-  Prediction prediction(int64_t step, int64_t row, int64_t position) const; // REQUIRES: has_text
+  // REQUIRES: has_text(step, row)
+  Prediction prediction(int64_t step, int64_t row, int64_t position) const;
   // Returns the first `count` numbers of a row's array after a step.
   std::vector<float> array(int64_t step, int64_t row, size_t count) const;
   // Returns the same of its clean array; empty: the policy does not keep it.

@@ -25,8 +25,7 @@ OptionSpec of_request(const OptionSpec& option, PerRequest how = PerRequest::rep
                        how == PerRequest::adds ? "For this request, in addition to the decoder's."
                                                : sentence + "empty: the decoder's.",
                        option.list_of);
-  case OptionType::str:
-    return option_str(option.key, "", sentence + "empty: the decoder's.");
+  case OptionType::str: return option_str(option.key, "", sentence + "empty: the decoder's.");
   case OptionType::boolean: break;
   }
   fail(Code::internal, "option {} has no value that means the decoder's", option.key);

@@ -147,14 +147,13 @@ TEST_P(PjrtDecode, WaitsOnceABlockAndCompilesThreePrograms) {
   }
 }
 
-// The loop of every solver, and the text of its steps, are one program that the host waits for
-// once.
+// The loop of a solver, and the text of its steps, are one program that the host waits for once.
 TEST_P(PjrtDecode, ArraysAreThoseOfTheCpuEngine) {
   const auto engine = engine_of(path());
   const auto far = decode::latent_model_on(engine);
   const auto near = decode::latent_model_on(cpu::make_engine(Options(graph::engine_schema())));
   const auto rule = std::make_shared<decode::LatentRule>();
-  for (const std::string& solver : decode::solver_names()) {
+  for (const char* solver : {"ddpm", "heun", "dpmpp_2m"}) { // a compiler takes its time for each
     const Json values = {{"solver", solver}, {"guidance", 0.5}, {"trace", true}};
     const auto device = decode::decoder_of(far, rule, values),
                host = decode::decoder_of(near, rule, values);
