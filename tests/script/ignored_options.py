@@ -147,7 +147,7 @@ OTHERS = {
     ("--objective", "vfm"): {"--objective.train-base": ("true",), "--objective.tau": ("0.5",), "--objective.sigma": ("0.5",),
                              "--objective.kl-weight": ("0.5",), "--objective.kl-warmup": ("4", {"--objective.kl-weight": "0.5"}),
                              "--objective.mu-reg": ("0.5",), "--objective.embedding-length": ("3", {"--objective.mu-reg": "0.5"}),
-                             "--objective.refinement": ("true",), "--objective.report-repetition": ("false", {}, SAME)},
+                             "--objective.refinement": ("true",), "--objective.report-repetition": ("false",)},
     ("--objective", "dream"): {"--objective.geo-p": ("0.9",)},
     ("--objective", "llada_sft"): {"--objective.answer-padding": ("true", {**UNPACKED, "--length": "64"})},
     ("--objective", "bd3lm"): {"--objective.time-per": ("row", BLOCK), "--objective.block-steps": ("1:4", BLOCK),
