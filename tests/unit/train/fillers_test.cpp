@@ -65,14 +65,17 @@ void stir(model::Model& model) {
   }
 }
 
-std::shared_ptr<model::Model> bidirectional() {
-  auto model = tiny_model(1, false);
+std::shared_ptr<model::Model>
+bidirectional(const std::shared_ptr<graph::Engine>& engine = tiny_engine()) {
+  auto model = tiny_model(engine, false);
   model->set_attention(model::AttentionKind::bidirectional, 0, 0);
   return model;
 }
 
-std::shared_ptr<model::Model> stirred(const Json& settings, const std::string& name = "mdlm") {
-  const auto model = bidirectional();
+std::shared_ptr<model::Model>
+stirred(const Json& settings, const std::string& name = "mdlm",
+        const std::shared_ptr<graph::Engine>& engine = tiny_engine()) {
+  const auto model = bidirectional(engine);
   filler_objective(settings, name)->filler().add_to(*model, 3);
   stir(*model);
   return model;
@@ -276,6 +279,21 @@ TEST(Fillers, EveryPolicyDecodesWithThem) {
         EXPECT_EQ(std::ranges::count(ids, 30), 0) << name << " " << policy;
       // A request has the same tokens alone and next to a longer one.
       EXPECT_EQ(answers(model, values, {kPrompts[0]})[0], both[0]) << name << " " << policy;
+      // So it has in a loop of the device.
+      Json loop = values;
+      loop["loop"] = "device";
+      EXPECT_EQ(answers(model, loop, kPrompts), both) << name << " " << policy;
+    }
+  }
+}
+
+TEST(Fillers, DecodeAlikeOnMeshes) {
+  const Json values = {{"policy", "threshold"}, {"slots", 2}};
+  for (const auto& [name, settings] : kFillers) {
+    const auto alone = answers(stirred(settings), values, kPrompts);
+    for (const char* mesh : {"data=2", "tensor=2"}) {
+      EXPECT_EQ(answers(stirred(settings, "mdlm", mesh_engine(mesh)), values, kPrompts), alone)
+          << name << " " << mesh;
     }
   }
 }
