@@ -54,10 +54,10 @@ bool begin_block(Request& request) {
 } // namespace
 
 std::unique_ptr<Session> ArrayPolicy::begin(Request& request) const {
-  request.origin = rule_->in_blocks() ? 0 : request.prompt;
-  request.block_length = rule_->in_blocks()
-                             ? setup().config.block_length
-                             : std::max<int64_t>(1, request.length() - request.origin);
+  const int64_t block = rule_->block_length();
+  request.origin = block > 0 ? 0 : request.prompt;
+  request.block_length =
+      block > 0 ? block : std::max<int64_t>(1, request.length() - request.origin);
   const auto width = static_cast<size_t>(rule_->width(setup().config));
   const int64_t length = rule_->length(setup().config, request.length());
   request.array.resize(static_cast<size_t>(length) * width);
@@ -66,11 +66,11 @@ std::unique_ptr<Session> ArrayPolicy::begin(Request& request) const {
                      std::span(request.array).subspan(static_cast<size_t>(row) * width, width));
   }
   if (request.open_count(0, request.length()) == 0) request.finish = Finish::decided;
-  if (rule_->in_blocks()) begin_block(request);
+  if (block > 0) begin_block(request);
   ArrayPlan plan;
   plan.levels = levels(setup().i64("steps"));
   plan.evaluations = solver_->evaluations();
-  plan.in_blocks = rule_->in_blocks();
+  plan.in_blocks = block > 0;
   plan.guidance = static_cast<float>(setup().f64("guidance"));
   for (const std::string& text : setup().options.list("guidance_keep"))
     plan.guidance_keep.push_back(parse_id(text, setup().config.vocab_size, "option guidance_keep"));

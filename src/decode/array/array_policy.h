@@ -67,9 +67,10 @@ public:
   virtual int64_t states_width(const model::ModelConfig&) const { return 0; }
   // Returns whether denoise() reads NoisyArray::previous.
   virtual bool self_conditions() const { return false; }
-  // Returns whether the array is made in blocks of Request::block_length positions, one after the
-  // other. The array has a row for each position then. A step changes the rows of one block.
-  virtual bool in_blocks() const { return false; }
+  // Returns the positions of a block, where the array is made in blocks, one after the other. The
+  // array has a row for each position then, and a step changes the rows of one block. 0: all rows
+  // are made at once.
+  virtual int64_t block_length() const { return 0; }
   // Returns the parts of the model that the functions below read in addition to the base and its
   // adapters, such as "denoiser". Builder::part() of ArrayRows::builder gives such a network.
   virtual std::vector<std::string> other_parts() const { return {}; }
@@ -91,7 +92,7 @@ public:
 struct ArrayPlan {
   std::vector<HostLevel> levels; // before every step, and after the last one
   int64_t evaluations = 1;       // of the model in a step
-  bool in_blocks = false;        // ArrayRule::in_blocks
+  bool in_blocks = false;        // ArrayRule::block_length is not 0
   // Classifier-free guidance moves from the array u without given tokens to the array c with them:
   // u + (guidance + 1) (c - u). 0: off.
   float guidance = 0;

@@ -146,7 +146,7 @@ ArrayShape array_shape(const PassShape& pass, const PassSettings& settings,
   ArrayShape shape{pass, rule.length(config, pass.window), rule.width(config),
                    rule.states_width(config)};
   shape.previous = policy.keeps_previous();
-  shape.blocks = rule.in_blocks();
+  shape.blocks = rule.block_length() > 0;
   shape.pass.set(settings);
   shape.pass.capacity = shape.places();
   const bool all = texts == ArrayTexts::all;

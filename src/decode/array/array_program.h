@@ -32,7 +32,7 @@ struct ArrayShape {
   int64_t steps = 1;     // most steps in one run
   int64_t texts = 0;     // steps whose text is read, after the loop: 0, 1 or `steps`
   bool previous = false; // ArrayPolicy::keeps_previous
-  bool blocks = false;   // ArrayRule::in_blocks
+  bool blocks = false;   // ArrayRule::block_length is not 0
 
   int64_t places() const { return pass.rows * pass.window; }
   int64_t array_rows() const { return pass.rows * length; }

@@ -39,8 +39,8 @@ private:
   std::vector<graph::Value> values_;
 };
 
-// Adds the loop to `graph`. All other inputs that are not given of the body become inputs of `graph`, which may have
-// them already.
+// Adds the loop to `graph`. Inputs of the body that are neither state nor given become inputs of
+// `graph`, which may have them already.
 LoopEnd add_loop(graph::Graph& graph, const StepLoop& loop);
 
 } // namespace dllm::decode

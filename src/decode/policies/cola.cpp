@@ -20,10 +20,16 @@ using graph::Value;
 constexpr const char* kKnown = "known"; // the latents of given tokens
 constexpr int32_t kNowhere = 1 << 30;   // writes nothing
 
+// Returns the option where it is set, else the length that the model was trained with.
+int64_t block_of(const PolicySetup& setup) {
+  const bool own = !setup.options.is_set("block_length") && setup.config.block_length > 0;
+  return own ? setup.config.block_length : setup.i64("block_length");
+}
+
 class ColaRule final : public ArrayRule {
 public:
   explicit ColaRule(const PolicySetup& setup)
-      : block_(setup.config.block_length), attention_(setup.config.attention),
+      : block_(block_of(setup)), attention_(setup.config.attention),
         is_cached_(setup.options.boolean("prefix_cache")) {
     for (const std::string& part : noise::cola_parts()) {
       if (setup.parts != nullptr && setup.parts->has(part)) continue;
@@ -35,12 +41,12 @@ public:
       fail(Code::failed_precondition, "part prior of the model has no input of latents");
     width_ = inputs.front().size;
     if (block_ > 0) return;
-    fail_with_hint("set \"dllm\": {\"block_length\"} in config.json", Code::failed_precondition,
+    fail_with_hint("set block_length", Code::failed_precondition,
                    "policy cola needs the block length of the model");
   }
 
   int64_t width(const model::ModelConfig&) const override { return width_; }
-  bool in_blocks() const override { return true; }
+  int64_t block_length() const override { return block_; }
   std::vector<std::string> other_parts() const override { return noise::cola_parts(); }
   HostLevel level(const noise::Schedule&, double t) const override {
     return {static_cast<float>(t), static_cast<float>(1 - t), static_cast<float>(t)};

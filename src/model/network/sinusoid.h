@@ -7,8 +7,8 @@
 
 namespace dllm::model {
 
-// Returns f32(rows, size) of numbers f32(rows, 1): the sines of number * 10000^(-k / half), then the
-// cosines, for k = 0 to half - 1 with half = size / 2. An odd size ends with zeros.
+// Returns f32(rows, size) of numbers f32(rows, 1): the sines of number * 10000^(-k / half), then
+// the cosines, for k = 0 to half - 1 with half = size / 2. An odd size ends with zeros.
 graph::Value sinusoid(graph::Value numbers, int64_t size);
 
 } // namespace dllm::model

@@ -21,12 +21,21 @@ std::string cola_input(const Options& options) {
   return kStatesInput + std::to_string(options.i64("source_layer"));
 }
 
+// Returns the option, else the largest power of two up to 8 whose heads have an even width, as
+// rotary positions need it.
+int64_t cola_heads_of(const Options& options, int64_t hidden) {
+  int64_t heads = options.i64("latent_heads");
+  if (heads > 0) return heads;
+  for (heads = 8; heads > 1 && hidden % (2 * heads) != 0;) heads /= 2;
+  return heads;
+}
+
 Json cola_tower(const Options& options, const model::ModelConfig& base, const char* layers) {
   const int64_t own = options.i64("latent_hidden"), hidden = own > 0 ? own : base.hidden_size;
   return {{"model_type", "dllm_tower"},
           {"hidden_size", hidden},
           {"num_hidden_layers", options.i64(layers)},
-          {"num_attention_heads", options.i64("latent_heads")},
+          {"num_attention_heads", cola_heads_of(options, hidden)},
           {"intermediate_size", 4 * hidden},
           {"hidden_act", "silu"},
           {"gated_mlp", true},
@@ -59,8 +68,8 @@ std::vector<OptionSpec> cola_size_options() {
       option_i64("latent_dim", 16, 1, 1 << 16, "Numbers of the latent of one token."),
       option_i64("latent_hidden", 0, 0, 1 << 20,
                  "Width of encoder, decoder and prior; 0: that of the base."),
-      option_i64("latent_heads", 8, 1, 1 << 16,
-                 "Attention heads of the three networks; a divisor of their width."),
+      option_i64("latent_heads", 0, 0, 1 << 16,
+                 "Attention heads of the three networks, a divisor of their width; 0: up to 8."),
       option_i64("encoder_layers", 4, 1, 1024, "Layers of the encoder."),
       option_i64("decoder_layers", 4, 1, 1024, "Layers of the decoder of tokens."),
       option_i64("prior_layers", 8, 1, 1024, "Layers of the prior."),
@@ -112,7 +121,8 @@ void check_cola_networks(const Options& options, model::Builder& base) {
   const int64_t hidden = options.i64("latent_hidden");
   number(cola_part::kPrior, "hidden_size", prior.hidden_size,
          hidden > 0 ? hidden : base.config().hidden_size);
-  number(cola_part::kPrior, "num_attention_heads", prior.heads, options.i64("latent_heads"));
+  number(cola_part::kPrior, "num_attention_heads", prior.heads,
+         cola_heads_of(options, prior.hidden_size));
   const std::vector<model::InputConfig>& inputs = prior.tower.inputs;
   number(cola_part::kPrior, "latents of size", inputs.empty() ? 0 : inputs.front().size,
          options.i64("latent_dim"));

@@ -1,5 +1,5 @@
 // Latent diffusion over text in blocks (Cola DLM, arXiv 2605.06548). An encoder gives each token a
-// latent z = mean + sqrt(variance) e', a decoder reads tokens from latents, and a prior with a noise
+// latent z = mean + sqrt(variance) e'. A decoder reads tokens from latents. A prior with a noise
 // level in every block (DiT) makes the latents of a block from those of the blocks before it:
 //
 //   z_t = (1 - t) z + t e
@@ -8,9 +8,8 @@
 //          + mask_weight CE(decoder(mean of text with masks), masked tokens)
 //
 // A row has one time t. The prior computes all blocks in one pass over [noised | clean] latents.
-// With kl_weight = 1 the first two terms bound -log p of a text whose latents are N(0, 1). The
-// decoder of such a model samples from the learned prior, whose likelihood nothing here computes, so
-// the loss bounds nothing.
+// With kl_weight = 1 the first two terms bound -log p of a text whose latents are N(0, 1). Texts
+// are made from the learned prior, whose likelihood is not computed. So the loss bounds nothing.
 
 #include "base/error.h"
 #include "graph/ops.h"

@@ -1,7 +1,7 @@
-// Latent diffusion as a term of a loss (the auxiliary head Cola of Open-dLLM's fork castlehill). Two
-// Perceivers read hidden states of the model: G global latents g, and local ones. With the mean of
-// the global latents a matrix makes of them the local latents l. A denoiser with a noise level in
-// every block (DiT) sees z = [g; l] with noise at a time t:
+// Latent diffusion as a term of a loss (the auxiliary head Cola of Open-dLLM's fork castlehill).
+// Two Perceivers read hidden states of the model: G global latents g, and local ones. With the
+// mean of the global latents a matrix makes of them the local latents l. A denoiser with
+// a noise level in every block (DiT) sees z = [g; l] with noise at a time t:
 //   sum += weight * sum_rows normalizer(row) * mean over latents of |prediction - target|^2
 // Nothing is decoded from the latents. With states that are detached the loss falls, too, when all
 // latents become equal, so the part cola_std reports how far they differ.

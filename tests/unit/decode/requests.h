@@ -70,7 +70,7 @@ inline std::shared_ptr<model::Model> tiny_model(const std::shared_ptr<graph::Eng
 
 // Returns whether a policy decodes arrays. It takes no constraints then.
 inline bool decodes_arrays(const std::string& policy) {
-  return policy == "embedding" || policy == "latent";
+  return policy == "cola" || policy == "embedding" || policy == "latent";
 }
 
 // Adds the networks that the policy reads, as the objective of such models makes them.
@@ -89,6 +89,7 @@ inline std::shared_ptr<model::Model> policy_model(const std::string& policy, int
   Json config = tiny_config();
   if (policy == "editflow") config["model_type"] = "editflow-llama";
   if (policy == "diffusion_gemma") config = canvas_config();
+  if (policy == "cola") config["dllm"] = {{"block_length", 4}};
   auto model = tiny_model(threads, config);
   add_parts(*model, policy);
   return model;
