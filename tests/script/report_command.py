@@ -20,7 +20,7 @@ DLLM, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2])
 program = Program(DLLM, SCRATCH)
 ok = program.ok
 VOID = {"meta", "br", "img", "link", "hr", "input"}
-PICTURES = ["loss", "mask_ratio", "gradient_norm", "learning_rate", "throughput", "predictions_1", "predictions_2", "predictions_3", "samples"]
+PICTURES = ["loss", "mask_ratio", "gradient_norm", "learning_rate", "throughput", "loss_parts", "predictions_1", "predictions_2", "predictions_3", "samples"]
 HOSTILE = "</svg></style><script>alert(1)</script><b onload=x>&amp;\"'@BODY@\u0001\ud83d\ude00"
 
 

@@ -10,7 +10,7 @@
 namespace dllm::cli {
 namespace {
 
-constexpr int kLeftRoom = 58, kRightRoom = 18, kTopRoom = 58, kBottomRoom = 46;
+constexpr int kLeftRoom = 64, kRightRoom = 18, kTopRoom = 58, kBottomRoom = 46;
 constexpr double kLogFrom = 30; // largest over smallest number, from which the axis is logarithmic
 constexpr size_t kMostHits = 150; // places that show their numbers under the pointer
 constexpr double kMeanKept = 0.9; // of the moving mean: about 10 points
@@ -119,7 +119,8 @@ private:
         range.add(point.high);
       }
     }
-    const bool logarithmic = !chart.zero && range.low > 0 && range.high / range.low > kLogFrom;
+    const bool logarithmic =
+        !chart.zero && range.low > 0 && (chart.decades || range.high / range.low > kLogFrom);
     if (chart.zero && range.low > 0) range.low = 0;
     if (!logarithmic) {
       const double room = (range.high - range.low) * 0.04;
@@ -185,7 +186,20 @@ private:
     out_ += "\"/>\n";
   }
 
+  void bars(const ChartSeries& series) {
+    const double width = (chart_.width - kLeftRoom - kRightRoom) /
+                         static_cast<double>(std::max<size_t>(series.points.size(), 1));
+    for (const ChartPoint& point : series.points) {
+      const double y = y_.at(point.y);
+      put("<rect class=\"bar fill-{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" "
+          "height=\"{:.2f}\"/>\n",
+          series.kind, x_.at(point.x) - width * 0.45, y, width * 0.9,
+          std::max(chart_.height - kBottomRoom - y, 0.0));
+    }
+  }
+
   void curve(const ChartSeries& series) {
+    if (series.bars) return bars(series);
     const std::vector<ChartPoint>& points = series.points;
     const bool has_band = std::ranges::any_of(points, [](const auto& p) { return p.low < p.high; });
     if (has_band) band(series);

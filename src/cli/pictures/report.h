@@ -55,6 +55,23 @@ struct Examples {
   bool has_sample = false;
 };
 
+// An array of numbers over [0, 1] at a step. NaN: there is no number.
+struct Profile {
+  int64_t step = 0;
+  std::vector<double> values;
+};
+
+// A part of a model.
+struct ModelPart {
+  std::string name, family;                    // family: the kind, for a part other than a network
+  int64_t layers = 0, hidden = 0, latents = 0; // 0: not known
+  double parameters = 0;                       // 0: not known
+  bool knows_trained = false, is_trained = false;
+  bool is_reference = false;              // read from another place than the run
+  std::vector<std::string> reads;         // names of parts
+  std::vector<std::string> inputs, heads; // of a tower
+};
+
 // What a run was started with, by name: "trainer.lr" and "0.001".
 using RunSettings = std::map<std::string, std::string>;
 
@@ -64,6 +81,10 @@ struct RunRecord {
   int64_t layers = 0, hidden = 0, vocab = 0; // from run.json; 0: not recorded
   RunSettings settings;                      // from run.json
   Curve loss, held_out, bits_per_byte, gradient, rate, speed;
+  // Other numbers of the steps, and arrays of the steps, by name.
+  std::map<std::string, Curve> metrics;
+  std::map<std::string, std::vector<Profile>> profiles; // each by step
+  std::vector<ModelPart> parts;                         // fewer than two are not drawn
   int64_t steps = 0, tokens = 0, skipped = 0;
   std::vector<Examples> examples; // by step
   // Lines that are not JSON objects or are too long; an incomplete last line is not counted.
@@ -76,11 +97,15 @@ struct RunRecord {
 // numbers that cannot be read.
 void read_metrics(std::istream& lines, RunRecord* record);
 void read_examples(std::istream& lines, RunRecord* record);
+// Reads the parts of a description of a model (dllm_checkpoint_describe), without failing.
+void read_parts(const std::string& description, RunRecord* record);
 // Reads a run's folder, or its metrics file. Throws Failure when there is no file or no event.
 RunRecord read_run(const std::string& path);
 
 inline constexpr size_t kMostLine = size_t{4} << 20; // most bytes of a line
 inline constexpr size_t kMostExamples = 2000;
+inline constexpr size_t kMostMetrics = 64, kMostProfiles = 500, kMostProfileValues = 4096;
+inline constexpr size_t kMostParts = 64;
 inline constexpr double kMostNumber = 1e30; // largest absolute value that is drawn
 
 // ---- charts (chart.cpp) ----
@@ -97,6 +122,7 @@ struct ChartSeries {
   std::vector<ChartPoint> points;
   bool noisy = false; // drawn faintly, with a moving mean
   bool marks = false; // a dot is drawn for each point
+  bool bars = false;  // a bar is drawn for each point, over equally wide parts of the x axis
 };
 
 struct Chart {
@@ -105,6 +131,7 @@ struct Chart {
   int width = 500, height = 270;
   bool share_axis = false; // the x axis goes from 0 to 1
   bool zero = false;       // the y axis begins at 0
+  bool decades = false;    // the y axis is logarithmic if all numbers are above 0
 };
 
 // Returns a complete SVG picture. with_style: with its colours, as a separate file needs them.
@@ -121,6 +148,11 @@ std::string samples_svg(const RunRecord& record, bool with_style);
 size_t strip_rows(const RunRecord& record);
 // Returns at most `most` of the indices 0..count-1, with the first and the last.
 std::vector<size_t> some_of(size_t count, size_t most);
+
+// ---- the parts of the model (tower.cpp) ----
+
+// Draws the parts from the bottom to the top, each above those that it reads. "": fewer than two.
+std::string tower_svg(const RunRecord& record, bool with_style);
 
 // ---- the page (report_page.cpp) ----
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace dllm::cli {
 namespace {
@@ -73,10 +74,13 @@ Section ratio_section(const RunRecord& record) {
     }
     chart.series.push_back(std::move(series));
   }
-  return chart_section("mask_ratio", std::move(chart),
-                       "The same held-out rows under the same noise at some steps. A point is the "
-                       "mean over rows with about the same number of hidden tokens.",
-                       missing);
+  Section made =
+      chart_section("mask_ratio", std::move(chart),
+                    "The same held-out rows under the same noise at some steps. A point is the "
+                    "mean over rows with about the same number of hidden tokens.",
+                    missing);
+  made.x_name = "share";
+  return made;
 }
 
 std::vector<Section> sections_of(const RunRecord& record) {
@@ -87,6 +91,14 @@ std::vector<Section> sections_of(const RunRecord& record) {
                               "As the optimizer used it."));
   all.push_back(curve_section("throughput", "Throughput", "tokens per second", record.speed, true,
                               true, "Of the training steps only; evaluations are not counted."));
+  std::ranges::move(metric_sections(record), std::back_inserter(all));
+  std::ranges::move(profile_sections(record), std::back_inserter(all));
+  if (!tower_svg(record, false).empty()) {
+    Section tower = text_section("tower", "Parts of the model", "");
+    tower.draw = [&record](bool style) { return tower_svg(record, style); };
+    tower.caption = "Arrows go from a part to the parts that read its results.";
+    all.push_back(std::move(tower));
+  }
   for (size_t row = 0; row < std::min<size_t>(strip_rows(record), 3); ++row) {
     Section strip = text_section("predictions_" + std::to_string(row + 1), "Predictions",
                                  "This row holds no token.");

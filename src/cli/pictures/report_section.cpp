@@ -16,8 +16,7 @@ std::string table_of(const Section& section) {
   std::string html = "<details><summary>numbers</summary><div>";
   for (const ChartSeries& series : section.series) {
     html += fmt::format("<table data-series=\"{}\"><tr><th>{}</th><th>{}</th></tr>\n",
-                        xml_text(series.name), section.name == "mask_ratio" ? "share" : "step",
-                        xml_text(series.name));
+                        xml_text(series.name), xml_text(section.x_name), xml_text(series.name));
     for (const ChartPoint& point : series.points)
       html += fmt::format("<tr><td>{:.10g}</td><td>{:.6g}</td></tr>\n", point.x, point.y);
     html += "</table>";

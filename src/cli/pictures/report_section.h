@@ -13,6 +13,7 @@ namespace dllm::cli {
 struct Section {
   std::string name, title, caption, missing;
   std::vector<ChartSeries> series; // of a chart; for the table
+  std::string x_name = "step";     // in the table
   std::function<std::string(bool with_style)> draw;
   bool wide = false, scrolls = false;
 };
@@ -26,6 +27,10 @@ Section chart_section(const std::string& name, Chart chart, const std::string& c
                       const std::string& missing);
 // Returns the section as HTML. Its numbers are in a table below the chart.
 std::string figure_html(const Section& section);
+// Return sections of the numbers and of the arrays that only some runs have (metric_sections.cpp).
+// Numbers whose names begin with the same word share a chart.
+std::vector<Section> metric_sections(const RunRecord& record);
+std::vector<Section> profile_sections(const RunRecord& record);
 std::vector<Picture> pictures_of(const std::vector<Section>& sections);
 
 // Returns the curve with at most 300 points. kind: as in ChartSeries.

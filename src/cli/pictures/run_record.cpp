@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <optional>
 
@@ -98,6 +99,52 @@ void add_number(const RunJson& object, const char* key, int64_t step, Curve* cur
   if (const auto number = real_number(*found, record)) curve->add(step, *number);
 }
 
+// Adds an array of numbers; null stands for none.
+void add_profile(const RunJson& values, int64_t step, std::vector<Profile>* all,
+                 RunRecord* record) {
+  Profile made;
+  made.step = step;
+  for (size_t i = 0; i < std::min(values.size(), kMostProfileValues); ++i) {
+    const auto number = values[i].is_null() ? std::nullopt : real_number(values[i], record);
+    made.values.push_back(number.value_or(std::numeric_limits<double>::quiet_NaN()));
+  }
+  while (!all->empty() && all->back().step >= step) all->pop_back();
+  if (all->size() == kMostProfiles) { // every second one
+    for (size_t i = 0; 2 * i + 1 < all->size(); ++i) (*all)[i] = std::move((*all)[2 * i + 1]);
+    all->resize(all->size() / 2);
+  }
+  all->push_back(std::move(made));
+}
+
+// Adds the numbers and arrays that only some objectives report. The numbers of every step have
+// their own places on the page, or none.
+void add_metrics(const RunJson& object, int64_t step, RunRecord* record) {
+  constexpr const char* kOfEveryStep[] = {"checkpoint_stall_seconds",
+                                          "compiles",
+                                          "grad_norm",
+                                          "input_wait",
+                                          "loss",
+                                          "lr",
+                                          "memory",
+                                          "mfu",
+                                          "rank_wait",
+                                          "run_seconds",
+                                          "skipped",
+                                          "step",
+                                          "tokens",
+                                          "tokens_per_second"};
+  for (const auto& [name, value] : object.items()) {
+    if (std::ranges::find(kOfEveryStep, name) != std::end(kOfEveryStep)) continue;
+    if (value.is_array() && !value.empty()) {
+      if (record->profiles.contains(name) || record->profiles.size() < kMostMetrics)
+        add_profile(value, step, &record->profiles[name], record);
+    } else if (value.is_number() || value.is_null()) {
+      if (!record->metrics.contains(name) && record->metrics.size() >= kMostMetrics) continue;
+      if (const auto number = real_number(value, record)) record->metrics[name].add(step, *number);
+    }
+  }
+}
+
 bool read_event(const RunJson& object, RunRecord* record) {
   const auto kind = object.find("event");
   if (kind == object.end() || !kind->is_string()) return false;
@@ -116,6 +163,7 @@ bool read_event(const RunJson& object, RunRecord* record) {
   add_number(object, "grad_norm", *step, &record->gradient, record);
   add_number(object, "lr", *step, &record->rate, record);
   add_number(object, "tokens_per_second", *step, &record->speed, record);
+  add_metrics(object, *step, record);
   return true;
 }
 
@@ -229,7 +277,44 @@ void read_start(const fs::path& file, RunRecord* record) {
   record->vocab = whole_number(start, "vocab").value_or(0);
 }
 
+std::vector<std::string> names_in(const RunJson& part, const char* key) {
+  std::vector<std::string> names;
+  const auto found = part.find(key);
+  if (found == part.end() || !found->is_array()) return names;
+  for (const RunJson& row : *found) {
+    if (names.size() == kMostParts) break;
+    names.push_back(row.is_string() ? row.get<std::string>() : text_of(row, "name"));
+  }
+  return names;
+}
+
+ModelPart part_of(const RunJson& row) {
+  ModelPart part;
+  part.name = text_of(row, "name");
+  part.family = text_of(row, row.contains("family") ? "family" : "kind");
+  part.layers = whole_number(row, "layers").value_or(0);
+  part.hidden = whole_number(row, "hidden").value_or(0);
+  part.latents = whole_number(row, "latents").value_or(0);
+  part.parameters = static_cast<double>(whole_number(row, "parameters").value_or(0));
+  part.knows_trained = row.contains("trained");
+  part.is_trained = part.knows_trained && row["trained"] == true;
+  part.is_reference = text_of(row, "stored") == "reference";
+  part.reads = names_in(row, "reads");
+  part.inputs = names_in(row, "inputs");
+  part.heads = names_in(row, "heads");
+  return part;
+}
+
 } // namespace
+
+void read_parts(const std::string& description, RunRecord* record) {
+  const RunJson about = RunJson::parse(description, nullptr, false);
+  if (!about.is_object() || !about.contains("parts") || !about["parts"].is_array()) return;
+  record->parts.clear();
+  for (const RunJson& row : about["parts"]) {
+    if (row.is_object() && record->parts.size() < kMostParts) record->parts.push_back(part_of(row));
+  }
+}
 
 void Curve::add(int64_t step, double value) {
   while (!points_.empty() && points_.back().step >= step) points_.pop_back();

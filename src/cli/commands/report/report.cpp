@@ -4,6 +4,7 @@
 #include "../../command.h"
 #include "../../options/names.h"
 #include "report_watch.h"
+#include "run_parts.h"
 
 #include <nlohmann/json.hpp>
 
@@ -77,8 +78,9 @@ int report_runs(Context& context) {
   }
   if (context.typed("port")) throw UsageFailure("--port is for --watch");
   std::vector<RunRecord> records;
-  for (const std::string& run : runs) records.push_back(read_run(run));
-  const bool one = records.size() == 1;
+  const bool one = runs.size() == 1;
+  for (const std::string& run : runs)
+    records.push_back(one ? read_run_with_parts(context, run) : read_run(run));
   const std::string page = one ? report_html(records[0]) : compare_html(records),
                     path = page_path(context, runs);
   check_replaces(path, page.substr(0, page.find("<title>")), "a page of dllm report", "--out");

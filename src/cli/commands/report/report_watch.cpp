@@ -3,6 +3,7 @@
 #include "../../http/http_server.h"
 #include "../../pictures/report.h"
 #include "../../processes/process.h"
+#include "run_parts.h"
 
 #include <cstdio>
 #include <filesystem>
@@ -15,7 +16,8 @@ namespace fs = std::filesystem;
 // The pages of some runs. They are drawn again only after a file of a run changed.
 class LivePages {
 public:
-  explicit LivePages(std::vector<std::string> runs) : runs_(std::move(runs)) {}
+  LivePages(const Context& context, std::vector<std::string> runs)
+      : context_(context), runs_(std::move(runs)) {}
 
   HttpAnswer answer(const std::string& path) {
     if (path == "/") return {200, "text/html; charset=utf-8", live_page(name())};
@@ -55,7 +57,7 @@ private:
     std::string notes;
     for (const std::string& run : runs_) {
       try {
-        records.push_back(read_run(run));
+        records.push_back(runs_.size() == 1 ? read_run_with_parts(context_, run) : read_run(run));
       } catch (const Failure& failure) {
         notes += note_html(std::string("There is nothing to draw yet: ") + failure.what());
       }
@@ -64,6 +66,7 @@ private:
     return (records.size() == 1 ? report_body(records[0]) : compare_body(records)) + notes;
   }
 
+  const Context& context_;
   std::vector<std::string> runs_;
   std::string stamp_, body_;
 };
@@ -71,7 +74,7 @@ private:
 } // namespace
 
 int watch_runs(const Context& context, const std::vector<std::string>& runs) {
-  LivePages pages(runs);
+  LivePages pages(context, runs);
   HttpSettings settings;
   settings.port = context.number("port");
   HttpServer server(settings, [&](const HttpExchangeRef& exchange) {
