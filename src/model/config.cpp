@@ -133,6 +133,7 @@ void parse_settings(const ConfigReader& reader, ModelConfig& config) {
   config.mask_token_id = own.integer("mask_token_id", -1, kMaxVocab, config.mask_token_id);
   config.block_length = own.integer("block_length", 0, kMaxPositions, config.block_length);
   config.objective = parse_objective(own);
+  if (own.has("schedule")) config.schedule = own.child("schedule").object().dump();
   config.next_token = own.flag("next_token", false);
   if (own.has("mixers")) config.mixers = parse_mixers(own, config.layers);
   if (own.has("heads")) config.other_heads = parse_heads(own, config.tower.on);
@@ -264,6 +265,8 @@ Json config_to_json(const ModelConfig& config) {
                         {"mask_token_id", config.mask_token_id},
                         {"block_length", config.block_length}};
   if (!config.objective.empty()) object["dllm"]["objective"] = config.objective;
+  if (!config.schedule.empty())
+    object["dllm"]["schedule"] = parse_json(config.schedule, "the schedule of config.json");
   if (config.next_token) object["dllm"]["next_token"] = true;
   if (!config.mixers.empty()) object["dllm"]["mixers"] = config.mixers;
   for (const HeadConfig& head : config.other_heads)

@@ -291,6 +291,8 @@ struct ModelConfig {
   // Name of the objective that trained the weights last; empty: not known. Decoding and scores
   // follow it by default.
   std::string objective;
+  // The noise schedule of a model over vectors, as a JSON object {"name", options}; "": not known.
+  std::string schedule;
   // Weights of a next-token model as published: it is causal, without a shift and a mask token.
   bool next_token = false;
   FillerConfig filler;

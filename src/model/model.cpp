@@ -53,9 +53,10 @@ void Model::set_side_file(const std::string& name, Bytes content) {
   token_facts_ = nullptr;
 }
 
-void Model::set_objective(const std::string& name) {
+void Model::set_objective(const std::string& name, const std::string& schedule) {
   const std::lock_guard lock(words_);
   parts_.base().config.objective = name;
+  parts_.base().config.schedule = schedule;
   parts_.base().config.next_token = false;
 }
 

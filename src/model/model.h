@@ -100,9 +100,9 @@ public:
   void set_attention(AttentionKind attention, int shift, int64_t block_length);
   // Sets the mask filler of the base. Its networks are added before it is used. Version + 1.
   void set_filler(const FillerConfig& filler);
-  // Sets the name of the objective that trains the weights. They are not plain next-token weights
-  // any more.
-  void set_objective(const std::string& name);
+  // Sets the name of the objective that trains the weights, and ModelConfig::schedule. They are not
+  // plain next-token weights any more.
+  void set_objective(const std::string& name, const std::string& schedule = "");
 
   // Keys: vocab hidden layers max_length mask_id params bytes.
   int64_t i64(const std::string& key) const;

@@ -22,6 +22,12 @@ ArrayText ArrayRule::read(const ArrayRows& rows, graph::Value read) const {
 ArrayPolicy::ArrayPolicy(const PolicySetup& setup, std::shared_ptr<const ArrayRule> rule)
     : Policy(setup), rule_(std::move(rule)), solver_(make_solver(setup.options.str("solver"))) {}
 
+OptionSpec trained_schedule_option() {
+  return option_str("schedule", kTrainedSchedule,
+                    "Noise schedule of the steps; trained: that of the model's training, else "
+                    "tangent.");
+}
+
 std::vector<HostLevel> ArrayPolicy::levels(int64_t steps) const {
   std::vector<HostLevel> made;
   for (int64_t left = steps; left > 0; --left) {

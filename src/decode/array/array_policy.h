@@ -100,6 +100,9 @@ struct ArrayPlan {
   int32_t mask_id = 0;
 };
 
+// Returns option schedule of a policy over arrays, whose default is the schedule of the training.
+OptionSpec trained_schedule_option();
+
 class ArrayPolicy : public Policy {
 public:
   ArrayPolicy(const PolicySetup& setup, std::shared_ptr<const ArrayRule> rule);

@@ -23,7 +23,7 @@ Options options_for_filler(const model::Model& model, Options options, const Pol
   if (!config.filler.on()) return options;
   Options uncached = options;
   uncached.set_str("cache", "none");
-  const noise::ScheduleRef schedule = schedule_of(uncached);
+  const noise::ScheduleRef schedule = schedule_of(uncached, config);
   const PolicySetup setup = policy_setup(model, uncached, *schedule);
   if (!policy_of(make, options.str("policy"), setup)->needs().mask) return options;
   const bool is_whole = config.filler.kind == model::FillerKind::small ||
@@ -60,7 +60,7 @@ Method::Method(const std::shared_ptr<model::Model>& model, Options options, int6
                const PolicyMaker& make, std::optional<model::PartList> parts)
     : number_(number), options_(options_for_filler(*model, std::move(options), make)),
       text_(text_of(options_)), program_text_(text_of(without_adapters(options_))),
-      is_named_(!make), parts_(std::move(parts)), schedule_(schedule_of(options_)),
+      is_named_(!make), parts_(std::move(parts)), schedule_(schedule_of(options_, model->config())),
       policy_(policy_of(make, options_.str("policy"), policy_setup(*model, options_, *schedule_))),
       mask_id_(mask_id_of(*model, *policy_)),
       passes_(std::make_shared<const PassSettings>(pass_settings(*model, options_, *policy_))) {

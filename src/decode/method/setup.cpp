@@ -95,9 +95,14 @@ noise::ScheduleRef own_schedule(const Options& options) {
 
 } // namespace
 
-noise::ScheduleRef schedule_of(const Options& options) {
+noise::ScheduleRef schedule_of(const Options& options, const model::ModelConfig& config) {
   if (!options.str("schedule_alphas").empty()) return own_schedule(options);
   const std::string& name = options.str("schedule");
+  if (name == kTrainedSchedule) {
+    return config.schedule.empty()
+               ? noise::make_schedule("tangent")
+               : noise::schedule_from_json(parse_json(config.schedule, "config.json"));
+  }
   const Schema& schema = noise::schedule_schema(name);
   Options own(schema);
   if (options.f64("schedule_eps") >= 0) own.set_f64("eps", options.f64("schedule_eps"));
@@ -290,7 +295,7 @@ model::Job decoding_job(const std::shared_ptr<graph::Engine>& engine,
                         const model::FormOf& in_files) {
   const auto model = model::planned_model(engine, config, options, in_files);
   Options settings(decoder_schema(options.str("policy")));
-  const noise::ScheduleRef schedule = schedule_of(settings);
+  const noise::ScheduleRef schedule = schedule_of(settings, config);
   const auto policy = make_policy(options.str("policy"), policy_setup(*model, settings, *schedule));
   Planned planned = plan_rows(config, options, *policy);
   planned.request.span = attention_span_of(config, settings);

@@ -30,8 +30,8 @@ Options request_options(const Options& given, const Options& of_request);
 // Returns the kind, and the keys that were set with their values. Equal for options that mean the
 // same.
 std::string text_of(const Options& options);
-// Returns the schedule that the options name.
-noise::ScheduleRef schedule_of(const Options& options);
+// Returns the schedule that the options name, for a model of this config.
+noise::ScheduleRef schedule_of(const Options& options, const model::ModelConfig& config);
 // Returns the span of option attention; auto: of the model's attention.
 AttentionSpan attention_span_of(const model::ModelConfig& config, const Options& options);
 // Returns the most positions of a canvas.

@@ -42,10 +42,7 @@ std::unique_ptr<Policy> make_embedding(const PolicySetup& setup) {
 } // namespace
 
 PolicyKind policy_files::embedding() {
-  return {"embedding",
-          make_embedding,
-          {option_str("schedule", "tangent", "Noise schedule that the model was trained with.")},
-          false};
+  return {"embedding", make_embedding, {trained_schedule_option()}, false};
 }
 
 } // namespace dllm::decode

@@ -113,10 +113,7 @@ std::unique_ptr<Policy> make_latent(const PolicySetup& setup) {
 } // namespace
 
 PolicyKind policy_files::latent() {
-  return {"latent",
-          make_latent,
-          {option_str("schedule", "tangent", "Noise schedule that the model was trained with.")},
-          false};
+  return {"latent", make_latent, {trained_schedule_option()}, false};
 }
 
 } // namespace dllm::decode

@@ -21,6 +21,9 @@
 
 namespace dllm::decode {
 
+// The value of option schedule that means ModelConfig::schedule.
+inline constexpr const char* kTrainedSchedule = "trained";
+
 class ArrayPolicy;
 
 // --- the graph form of a rule ---

@@ -99,6 +99,17 @@ ScheduleRef make_schedule(const std::string& name, const Options& options) {
   return entry.make(own);
 }
 
+ScheduleRef schedule_from_json(const Json& described) {
+  if (!described.is_object() || !described.contains("name") || !described.at("name").is_string())
+    fail(Code::invalid_argument, "a schedule is an object with a name, found {}", described.dump());
+  const auto name = described.at("name").get<std::string>();
+  Json own = described;
+  for (const char* key : {"name", "quirks"}) own.erase(key);
+  Options options(schedule_schema(name));
+  options.set_json(own);
+  return make_schedule(name, options);
+}
+
 ScheduleRef make_schedule(const std::string& name) {
   return find_schedule(name).make(Options(find_schedule(name).schema));
 }

@@ -41,6 +41,9 @@ const Schema& schedule_schema(const std::string& name);
 // the nearest name.
 ScheduleRef make_schedule(const std::string& name, const Options& options);
 ScheduleRef make_schedule(const std::string& name);
+// Makes the schedule of a JSON object {"name", options}, as describe() returns it. Fails with
+// not_found and invalid_argument, as the functions above.
+ScheduleRef schedule_from_json(const Json& described);
 // Makes a schedule that is linear between points. An empty dalpha or weight is derived from alpha.
 // Fails with invalid_argument and the first bad point.
 ScheduleRef table_schedule(std::span<const double> t, std::span<const double> alpha,

@@ -56,8 +56,11 @@ void print_next(Context& context, const Run& run) {
                  best_place(context, run).c_str());
   }
   const std::string model = best_is_earlier ? best_place(context, run) : context.text("out");
-  std::fprintf(stderr, "next: dllm %s --model %s --length 64%s\n",
-               run.form == RowForm::texts ? "generate" : "chat", shell_word(model).c_str(),
+  long long length = 64;
+  if (!objective.positions.empty())
+    length = std::min(length, std::stoll(context.option("objective", objective.positions)));
+  std::fprintf(stderr, "next: dllm %s --model %s --length %lld%s\n",
+               run.form == RowForm::texts ? "generate" : "chat", shell_word(model).c_str(), length,
                decoder_of(objective).c_str());
 }
 
