@@ -372,7 +372,7 @@ Loss Ldlm::build_loss(model::Builder& builder, const LossInputs& inputs) const {
       graph::sum(nll, {0}),
       graph::scalar(builder.graph(), static_cast<float>(options_.f64("tokens_weight"))));
   loss.parts.push_back(
-      {"tokens", graph::sum(nll, {0}), graph::convert(inputs.head_count, DType::f32)});
+      {"reader", graph::sum(nll, {0}), graph::convert(inputs.head_count, DType::f32)});
   add_terms(loss, inputs, made);
   observe(loss, inputs, made, still);
   return loss;

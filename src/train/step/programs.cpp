@@ -6,6 +6,7 @@
 #include "runtime/programs.h"
 #include "train/replay/replay_buffer.h"
 #include "train/step/feeds.h"
+#include "train/step/step_metrics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +15,14 @@ namespace dllm::train {
 namespace {
 
 using graph::Value;
+
+// Fails where a part of a loss has the name of a number of every step, which it would replace.
+void check_part_name(const std::string& name) {
+  for (const StepMetric& row : step_metrics()) {
+    if (row.name == name)
+      fail(Code::internal, "a part of a loss is named {}, as a number of every step is", name);
+  }
+}
 
 const model::ParamStore::Physical& trained_parameter(const ProgramSpec& spec, size_t index) {
   return spec.model->params().physical()[spec.trained[index]];
@@ -152,6 +161,7 @@ public:
     put(decision.scale);
     row.push_back(graph::convert(control_, DType::f32));
     for (const auto& part : loss.parts) {
+      check_part_name(part.name);
       parts.push_back(part.name);
       put(part.sum);
       put(part.count);

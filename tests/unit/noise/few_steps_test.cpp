@@ -191,8 +191,9 @@ TEST(FewSteps, MistakesAreNamed) {
           few_steps({{"distill_steps", 1}}));
   refuses("option distill_steps is set and changes nothing: distill is 0", "mdlm",
           {{"distill_steps", 2}});
-  refuses("option own_weight is set and changes nothing: align, distill or entropy is 0", "mdlm",
-          {{"own_weight", 0.5}});
+  refuses("option own_weight is set and changes nothing: align, cola, consistency, distill or "
+          "entropy is 0",
+          "mdlm", {{"own_weight", 0.5}});
   refuses("distill_steps 5 is above distill_of 4", "mdlm", few_steps({{"distill_steps", 5}}));
   refuses("teacher rows has numbers alone", "mdlm", few_steps({{"teacher", "rows"}}));
   refuses("teacher_input is clean", "mdlm", few_steps({{"teacher_input", "clean"}}));

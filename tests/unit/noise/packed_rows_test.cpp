@@ -145,7 +145,7 @@ TEST(PackedRows, BlocksWithOtherTermsAreLearnedAsAlone) {
 TEST(PackedRows, ShiftOneGivesTheFirstTokenOfEachText) {
   for (const std::string& name : objective_names()) {
     const ObjectiveFacts& facts = objective_facts(name);
-    if (!facts.packs || facts.rows == RowKind::given) continue;
+    if (!facts.packs || facts.rows == RowKind::given || facts.shift == 0) continue;
     SCOPED_TRACE(name);
     const Batch row = packed_row(name, 0, kTexts.size(), kPadding);
     const Batch made = tiny_objective(name)->prepare(row, 3, 1, context_of(name, 1));

@@ -60,7 +60,9 @@ std::map<std::string, Json> tower_configs() {
 // networks of one loss.
 class Autoencoder final : public noise::Objective {
 public:
-  Autoencoder() : Autoencoder(noise::make_objective("ar")) {}
+  // part: the name of a part of its loss; "": it has none.
+  explicit Autoencoder(std::string part = "")
+      : Autoencoder(noise::make_objective("ar"), std::move(part)) {}
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
   std::vector<std::string> other_parts() const override {
@@ -105,15 +107,17 @@ protected:
                                    inputs.head_weights),
                    {0});
     loss.normalizer = graph::sum(inputs.normalizer, {0});
+    if (!part_.empty()) loss.parts.push_back({part_, loss.sum, loss.normalizer});
     return loss;
   }
 
 private:
-  explicit Autoencoder(const noise::ObjectiveRef& plain)
-      : Objective(plain->schedule(), plain->options()), plain_(plain) {}
+  Autoencoder(const noise::ObjectiveRef& plain, std::string part)
+      : Objective(plain->schedule(), plain->options()), plain_(plain), part_(std::move(part)) {}
 
   std::string name_ = "autoencoder";
   noise::ObjectiveRef plain_;
+  std::string part_;
 };
 
 std::shared_ptr<model::Model>
@@ -186,6 +190,17 @@ TEST(Towers, AreSavedWithTheBaseAndLoaded) {
   const auto resumed =
       model::load_model(model->engine_ref(), folder.path("run"), Options(model::model_schema()));
   EXPECT_EQ(weights_of(*resumed), weights_of(*loaded));
+}
+
+TEST(Towers, APartOfALossDoesNotReplaceANumberOfTheTrainer) {
+  const auto model = base_model();
+  TextSource source;
+  Trainer named(model, std::make_shared<Autoencoder>("reading"), trainer_options());
+  losses_of(named, source, 1);
+  EXPECT_GT(named.metric("reading"), 0);
+  EXPECT_EQ(named.metric("tokens"), 64);
+  Trainer taken(model, std::make_shared<Autoencoder>("tokens"), trainer_options());
+  test::expect_error(Code::internal, "named tokens", [&] { losses_of(taken, source, 1); });
 }
 
 TEST(Towers, TrainAlikeOnMeshes) {
