@@ -28,6 +28,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 namespace dllm::noise {
@@ -100,8 +101,12 @@ protected:
 
 private:
   bool has_prompts() const { return options_.f64("prompt") > 0; }
+  void count_tokens(const TokenRows& rows, int64_t first, TokenCeArrays& made, Tensor& keys) const;
   void fill_given(const TokenRows& rows, int64_t row, Key key, std::span<uint8_t> given) const;
   graph::Value statistics(const LossInputs& inputs, graph::Value states, graph::Value keys) const;
+  void check_rows(model::Builder& builder, int64_t seq) const;
+  LatentPassInputs pass_inputs(model::Builder& builder, const LossInputs& inputs,
+                               graph::Value found) const;
   LatentPrompt prompt_of(model::Builder& builder, const LossInputs& inputs) const;
   void add_terms(Loss& loss, const LossInputs& inputs, const LatentPass& pass) const;
   void observe(Loss& loss, const LossInputs& inputs, const LatentPass& pass,
@@ -197,6 +202,32 @@ void Ldlm::fill_given(const TokenRows& rows, int64_t row, Key key, std::span<uin
   }
 }
 
+// Counts the tokens of the texts: keys, targets, weights and the normalizer. A row with several texts
+// is refused.
+void Ldlm::count_tokens(const TokenRows& rows, int64_t first, TokenCeArrays& made,
+                        Tensor& keys) const {
+  for (int64_t i = 0; i < rows.batch * rows.seq; ++i) {
+    const auto at = static_cast<size_t>(i), row = static_cast<size_t>(i / rows.seq);
+    if (!rows.segments.empty() && rows.segments[at] == 0) continue;
+    if (!rows.segments.empty() && rows.segments[at] > 1) {
+      fail_with_hint("set the loader option pack to false", Code::invalid_argument,
+                     "row {} holds several texts, and the latents of ldlm are those of one",
+                     first + i / rows.seq);
+    }
+    keys.mutable_as<uint8_t>()[at] = 1;
+    made.normalizer.mutable_as<float>()[row] += 1;
+    if (!rows.trainable(i)) continue; // a token of the prompt is known
+    made.targets.mutable_as<int32_t>()[at] = rows.ids[at];
+    made.weights.mutable_as<float>()[at] = 1;
+  }
+}
+
+// Sets entry `row` of keys u32(batch, 2).
+void set_row_key(Tensor& keys, int64_t row, Key key) {
+  keys.mutable_as<uint32_t>()[static_cast<size_t>(2 * row)] = key.hi;
+  keys.mutable_as<uint32_t>()[static_cast<size_t>(2 * row + 1)] = key.lo;
+}
+
 Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                          const PrepareContext& context) const {
   using namespace ldlm_array;
@@ -204,12 +235,11 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   const int64_t first = batch.global_rows(rows.batch).first;
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
   Tensor keys(DType::u8, {rows.batch, rows.seq}), given(DType::u8, {rows.batch, rows.seq}),
-      noise(DType::u32, {rows.batch, 2}), decoder(DType::u32, {rows.batch, 2}),
-      conditioned(DType::f32, {rows.batch}), gradient(DType::f32, {rows.batch});
+      noise(DType::u32, {rows.batch, 2}), decoder(DType::u32, {rows.batch, 2});
+  count_tokens(rows, first, made, keys);
   std::vector<float> draws, coins;
   const auto width = static_cast<size_t>(rows.seq);
   for (int64_t b = 0; b < rows.batch; ++b) {
-    const auto row = static_cast<size_t>(b);
     const auto of_row = [&](Stream stream, int64_t number) {
       return stream_key(seed, stream, static_cast<uint64_t>(step), static_cast<uint64_t>(number));
     };
@@ -217,32 +247,11 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
     draws.push_back(uniform_from_bits(random_bits_at(key, 0)));
     const Key coin = as_castlehill_ ? of_row(Stream::time, 0) : key;
     coins.push_back(uniform_from_bits(random_bits_at(coin, 1)));
-    const Key own[] = {fold_in(drawn, 0), fold_in(drawn, 1)};
-    Tensor* const arrays[] = {&noise, &decoder};
-    for (size_t k = 0; k < 2; ++k) {
-      arrays[k]->mutable_as<uint32_t>()[2 * row] = own[k].hi;
-      arrays[k]->mutable_as<uint32_t>()[2 * row + 1] = own[k].lo;
-    }
-    gradient.mutable_as<float>()[row] =
-        static_cast<float>(context.held_out ? 1.0
-                                            : warm_up(step, options_.i64("encoder_warmup"),
-                                                      options_.f64("encoder_gradient")));
-    if (has_prompts())
-      fill_given(rows, b, fold_in(drawn, 2),
-                 given.mutable_as<uint8_t>().subspan(row * width, width));
-    for (size_t at = row * width; at < (row + 1) * width; ++at) {
-      if (!rows.segments.empty() && rows.segments[at] == 0) continue;
-      if (!rows.segments.empty() && rows.segments[at] > 1) {
-        fail_with_hint("set the loader option pack to false", Code::invalid_argument,
-                       "row {} holds several texts, and the latents of ldlm are those of one",
-                       first + b);
-      }
-      keys.mutable_as<uint8_t>()[at] = 1;
-      made.normalizer.mutable_as<float>()[row] += 1;
-      if (!rows.trainable(static_cast<int64_t>(at))) continue; // a token of the prompt is known
-      made.targets.mutable_as<int32_t>()[at] = rows.ids[at];
-      made.weights.mutable_as<float>()[at] = 1;
-    }
+    set_row_key(noise, b, fold_in(drawn, 0));
+    set_row_key(decoder, b, fold_in(drawn, 1));
+    if (!has_prompts()) continue;
+    fill_given(rows, b, fold_in(drawn, 2),
+               given.mutable_as<uint8_t>().subspan(static_cast<size_t>(b) * width, width));
   }
   inject_draws(batch, "u_t", draws);
   inject_draws(batch, "u_conditioned", coins);
@@ -250,8 +259,10 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   if (context.held_out) times = draws;           // held-out losses stay comparable
   inject_draws(batch, "t", times);
   if (batch.has("t")) draws = times;
-  for (size_t b = 0; b < coins.size(); ++b)
-    conditioned.mutable_as<float>()[b] = coins[b] < options_.f64("self_condition") ? 1.0f : 0.0f;
+  for (float& coin : coins) coin = coin < options_.f64("self_condition") ? 1.0f : 0.0f;
+  const double gradient = warm_up(context.held_out ? INT64_MAX : step,
+                                  options_.i64("encoder_warmup"), options_.f64("encoder_gradient"));
+  const std::vector<float> gradients(draws.size(), static_cast<float>(gradient));
   std::ranges::copy(times, made.t.mutable_as<float>().begin());
   Batch prepared = made.added_to(batch);
   for (const char* name : {"keep", "labels", "segments"}) prepared.remove(name);
@@ -259,8 +270,8 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   prepared.set(kDraw, Tensor::from(Shape{rows.batch}, draws));
   prepared.set(kNoise, noise);
   prepared.set(kDecoder, decoder);
-  prepared.set(kConditioned, conditioned);
-  prepared.set(kGradient, gradient);
+  prepared.set(kConditioned, Tensor::from(Shape{rows.batch}, coins));
+  prepared.set(kGradient, Tensor::from(Shape{rows.batch}, gradients));
   if (has_prompts()) prepared.set(kGiven, given);
   return prepared;
 }
@@ -315,37 +326,39 @@ LatentPrompt Ldlm::prompt_of(model::Builder& builder, const LossInputs& inputs) 
   return latent_prompt(builder, inputs.tokens, given, options_.i64("encoder_layer"));
 }
 
-Loss Ldlm::build_loss(model::Builder& builder, const LossInputs& inputs) const {
-  using namespace ldlm_array;
+// Fails where the mesh or the rows do not fit the model.
+void Ldlm::check_rows(model::Builder& builder, int64_t seq) const {
   if (builder.sequence_ranks() > 1) {
     fail_with_hint("leave axis sequence out of the mesh", Code::unimplemented,
                    "objective ldlm does not cut positions over ranks");
   }
-  const int64_t seq = inputs.tokens.ids.dim(1), positions = latent_positions(builder);
-  if (seq > positions && !as_castlehill_) {
-    fail_with_hint(fmt::format("set the loader option length to {}, or begin with the option "
-                               "positions = {}",
-                               positions, seq),
-                   Code::invalid_argument, "rows have {} tokens, and the decoder makes {}", seq,
-                   positions);
-  }
-  const graph::Value found = base_states(builder, inputs.tokens, options_.i64("encoder_layer"));
+  const int64_t positions = latent_positions(builder);
+  if (seq <= positions || as_castlehill_) return;
+  fail_with_hint(fmt::format("set the loader option length to {}, or begin with the option "
+                             "positions = {}",
+                             positions, seq),
+                 Code::invalid_argument, "rows have {} tokens, and the decoder makes {}", seq,
+                 positions);
+}
+
+// Returns what the networks read. `found` are the states of the base.
+LatentPassInputs Ldlm::pass_inputs(model::Builder& builder, const LossInputs& inputs,
+                                   graph::Value found) const {
+  using namespace ldlm_array;
   const graph::Value still = graph::stop_gradient(found);
-  const graph::Value keys =
-      graph::reshape(graph::convert(inputs.all.at(kKeys), DType::f32), {found.dim(0), seq, 1});
-  const graph::Value statistics = this->statistics(inputs, still, keys);
-  const auto normed = [&](graph::Value states) { return normed_states(states, statistics, keys); };
+  const graph::Value keys = graph::reshape(graph::convert(inputs.all.at(kKeys), DType::f32),
+                                           {found.dim(0), found.dim(1), 1});
+  const graph::Value counted = statistics(inputs, still, keys);
   const LatentShape shape = latent_shape(builder);
   const Shape noise{found.dim(0), shape.latents, shape.size};
-
+  const auto spread = static_cast<float>(options_.f64("decoder_noise"));
   LatentPassInputs pass;
-  pass.target = normed(still);
-  pass.context = options_.boolean("train_base") ? normed(found) : pass.target;
+  pass.target = normed_states(still, counted, keys);
+  pass.context = options_.boolean("train_base") ? normed_states(found, counted, keys) : pass.target;
   if (!as_castlehill_) pass.context = placed_states(pass.context);
   pass.keys = inputs.all.at(kKeys);
-  pass.decoder_noise = graph::multiply(
-      normal_draws(inputs.all.at(kDecoder), noise),
-      graph::scalar(builder.graph(), static_cast<float>(options_.f64("decoder_noise"))));
+  pass.decoder_noise = graph::multiply(normal_draws(inputs.all.at(kDecoder), noise),
+                                       graph::scalar(builder.graph(), spread));
   pass.noise = normal_draws(inputs.all.at(kNoise), noise);
   pass.levels = inputs.all.at(kTime);
   pass.alpha = inputs.all.at(kAlpha);
@@ -354,7 +367,14 @@ Loss Ldlm::build_loss(model::Builder& builder, const LossInputs& inputs) const {
   pass.prompt = prompt_of(builder, inputs);
   pass.conditions = options_.f64("self_condition") > 0;
   pass.skips_projection = as_castlehill_;
-  const LatentPass made = latent_pass(builder, pass);
+  return pass;
+}
+
+Loss Ldlm::build_loss(model::Builder& builder, const LossInputs& inputs) const {
+  const int64_t seq = inputs.tokens.ids.dim(1);
+  check_rows(builder, seq);
+  const graph::Value found = base_states(builder, inputs.tokens, options_.i64("encoder_layer"));
+  const LatentPass made = latent_pass(builder, pass_inputs(builder, inputs, found));
 
   Loss loss;
   loss.normalizer = graph::sum(inputs.normalizer, {0});
@@ -368,13 +388,12 @@ Loss Ldlm::build_loss(model::Builder& builder, const LossInputs& inputs) const {
           graph::take(graph::reshape(rows, {rows.dim(0) * seq, rows.dim(2)}), inputs.head_rows),
           inputs.head_targets, inputs.head_count),
       inputs.head_weights);
-  loss.sum = graph::multiply(
-      graph::sum(nll, {0}),
-      graph::scalar(builder.graph(), static_cast<float>(options_.f64("tokens_weight"))));
+  const auto weight = static_cast<float>(options_.f64("tokens_weight"));
+  loss.sum = graph::multiply(graph::sum(nll, {0}), graph::scalar(builder.graph(), weight));
   loss.parts.push_back(
       {"reader", graph::sum(nll, {0}), graph::convert(inputs.head_count, DType::f32)});
   add_terms(loss, inputs, made);
-  observe(loss, inputs, made, still);
+  observe(loss, inputs, made, graph::stop_gradient(found));
   return loss;
 }
 
