@@ -83,9 +83,11 @@ std::string verdict(const Objective& objective, const ReservedArray& array) {
   }
   if (others_differ(made[0], made[1], array.name)) return "";
   // The model reads these from the prepared batch; `rows` chooses noise, which some have none of.
-  constexpr std::string_view kPassedOn[] = {"positions", "limit", "rows", "segments"};
+  constexpr std::string_view kPassedOn[] = {"positions", "limit", "rows", "segments", "t"};
   const bool passed_on = std::ranges::find(kPassedOn, array.name) != std::end(kPassedOn);
-  return passed_on && made[0].has(array.name) ? "" : "ignored";
+  const bool kept = passed_on && made[0].has(array.name) && made[1].has(array.name) &&
+                    !same(made[0].at(array.name), made[1].at(array.name));
+  return kept ? "" : "ignored";
 }
 
 TEST(GivenRows, EveryReservedArrayIsUsedOrRefusedByName) {
