@@ -202,8 +202,8 @@ void Ldlm::fill_given(const TokenRows& rows, int64_t row, Key key, std::span<uin
   }
 }
 
-// Counts the tokens of the texts: keys, targets, weights and the normalizer. A row with several texts
-// is refused.
+// Counts the tokens of the texts: keys, targets, weights and the normalizer. A row with several
+// texts is refused.
 void Ldlm::count_tokens(const TokenRows& rows, int64_t first, TokenCeArrays& made,
                         Tensor& keys) const {
   for (int64_t i = 0; i < rows.batch * rows.seq; ++i) {
