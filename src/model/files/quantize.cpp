@@ -168,9 +168,68 @@ std::string config_text(const ModelConfig& config, const std::string& path, bool
   return object.dump(2) + "\n";
 }
 
+// Returns "f32, bf16, f16", which a folder holds.
+std::string float_names() {
+  std::string names;
+  for (const WeightFormat* format : weight_formats()) {
+    if (format->is_float()) names += (names.empty() ? "" : ", ") + std::string(format->name);
+  }
+  return names;
+}
+
+// A tower of the model, which a folder of floats holds next to the base.
+struct Tower {
+  std::string name;
+  ModelConfig config;
+  std::shared_ptr<const WeightSource> weights;
+  bool is_in_base; // its tensors are in the files of the base, with its name in front
+};
+
+// Returns the towers in the files of the base, and in folders of a checkpoint.
+std::vector<Tower> towers_of(const ckpt::ModelPlace& place, const ModelConfig& base,
+                             const std::shared_ptr<const WeightSource>& weights,
+                             const Options& options, Task* task) {
+  std::vector<Tower> towers;
+  for (const ckpt::ModelPlace::Network& network : place.networks) {
+    const std::unique_ptr<Source> source = ckpt::open_model_source(network.folder);
+    OpenedModel own = open_model(*source);
+    if (!own.config.tower.on) continue;
+    towers.push_back({network.name, own.config,
+                      chosen_weights(options.str("weights"), open_weights(own, *source, task),
+                                     place.checkpoint, network.name),
+                      false});
+  }
+  for (auto& [name, config] : part_configs(base)) {
+    if (std::ranges::find(towers, name, &Tower::name) == towers.end())
+      towers.push_back({name, config, weights, true});
+  }
+  return towers;
+}
+
+// Adds the tensors of towers, under names that begin with their part.
+void add_towers(const std::vector<Tower>& towers, std::vector<QuantizeTensor>& tensors,
+                Quantizer& work) {
+  for (const Tower& tower : towers) {
+    const std::string part = tower.is_in_base ? tower.name : kBasePart;
+    for (QuantizeTensor& tensor :
+         tensors_of_model(tower.weights, tower.config, false, work, part)) {
+      if (!tower.is_in_base) tensor.name = qualified_name(tower.name, tensor.name);
+      tensors.push_back(std::move(tensor));
+    }
+  }
+}
+
+// Fails for a form without towers, where the base needs them.
+void check_filler(const ModelConfig& config, const WeightFormat& format, bool is_gguf) {
+  if (!config.filler.on() || (!is_gguf && format.is_float())) return;
+  fail_with_hint("write a folder of " + float_names(), Code::unimplemented,
+                 "the model has a mask filler, which {} does not hold",
+                 is_gguf ? std::string("a GGUF file") : "a folder of " + std::string(format.name));
+}
+
 void to_folder(const OpenedModel& opened, const Source& source,
-               const std::shared_ptr<const WeightSource>& weights, const std::string& path,
-               const Options& options, Quantizer& work) {
+               const std::shared_ptr<const WeightSource>& weights, const std::vector<Tower>& towers,
+               const std::string& path, const Options& options, Quantizer& work) {
   FolderSave folder(path, options.boolean("overwrite"), work.task());
   const bool has_codes = options.boolean("double_quant");
   const bool is_packed = work.format().bitsandbytes != nullptr;
@@ -179,21 +238,13 @@ void to_folder(const OpenedModel& opened, const Source& source,
   if (is_packed) {
     write_bits4_folder(folder.partial(), weights, opened.config, has_codes, work);
   } else {
-    const auto tensors = tensors_of_model(weights, opened.config, false, work);
+    auto tensors = tensors_of_model(weights, opened.config, false, work);
+    add_towers(towers, tensors, work);
     work.set_total(total_bytes(tensors));
     write_folder(folder, tensors, work);
   }
   put_side_files(opened, source, folder.partial(), work);
   folder.move_into_place(config_text(opened.config, path, has_codes, floats, work));
-}
-
-// Returns "f32, bf16, f16", which a folder holds.
-std::string float_names() {
-  std::string names;
-  for (const WeightFormat* format : weight_formats()) {
-    if (format->is_float()) names += (names.empty() ? "" : ", ") + std::string(format->name);
-  }
-  return names;
 }
 
 void check_target(const std::string& path, const WeightFormat& format, bool is_gguf,
@@ -265,9 +316,6 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
                    Code::unimplemented,
                    "{} has adapters, which a converted or quantized model cannot hold", from);
   }
-  std::vector<std::string> networks;
-  for (const ckpt::ModelPlace::Network& network : place.networks) networks.push_back(network.name);
-  warn_of_left_out(to, std::move(networks));
   const std::unique_ptr<Source> source = ckpt::open_model_source(place.base);
   OpenedModel opened = open_model(*source);
   if (!place.objective.empty()) opened.config.objective = place.objective;
@@ -282,11 +330,24 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
                    "double_quant is for the scales of {}, and the format is {}",
                    ckpt::bits4_names("and"), format.name);
   }
+  check_filler(opened.config, format, is_gguf);
+  std::vector<Tower> towers;
+  if (!is_gguf && format.is_float())
+    towers = towers_of(place, opened.config, weights, options, task);
+  std::vector<std::string> left_out;
+  for (const ckpt::ModelPlace::Network& network : place.networks) {
+    if (std::ranges::find(towers, network.name, &Tower::name) == towers.end())
+      left_out.push_back(network.name);
+  }
+  warn_of_left_out(to, std::move(left_out));
+  Json parts = Json::object();
+  for (const Tower& tower : towers) parts[tower.name] = config_to_json(tower.config);
+  opened.config.parts = parts.empty() ? "" : parts.dump();
   Quantizer work(format, task);
   if (is_gguf)
     to_gguf(opened, *source, weights, to, work);
   else
-    to_folder(opened, *source, weights, to, options, work);
+    to_folder(opened, *source, weights, towers, to, options, work);
   return work.report();
 }
 

@@ -202,14 +202,14 @@ Tensor read_logical(const WeightSource& weights, const std::string& name, const 
 
 std::vector<QuantizeTensor> tensors_of_model(const std::shared_ptr<const WeightSource>& weights,
                                              const ModelConfig& config, bool to_gguf,
-                                             Quantizer& work) {
+                                             Quantizer& work, const std::string& part_name) {
   std::vector<QuantizeTensor> tensors;
   std::map<std::string, size_t> known; // experts of one layer are one tensor of a GGUF file
   for (const ParamSpec& spec : find_family(config.family).params(config)) {
     const bool is_matrix = !is_vector(spec.role) && spec.role != ParamRole::router;
     for (int64_t layer = 0; layer < spec.copies(); ++layer) {
       for (const ParamPiece& piece : spec.pieces) {
-        const std::string logical = spec.logical_name(piece, layer);
+        const std::string logical = qualified_name(part_name, spec.logical_name(piece, layer));
         const GgufPlace place = to_gguf ? gguf_place(logical, config) : GgufPlace{logical};
         if (place.name.empty()) {
           fail(Code::unimplemented, "GGUF has no name for tensor {} of family {}", logical,

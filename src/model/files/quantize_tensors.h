@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/threads/parallel.h"
 #include "model/files/weights.h"
+#include "model/params/part.h"
 
 #include <cstddef>
 #include <functional>
@@ -74,9 +75,11 @@ private:
 
 std::vector<QuantizeTensor> tensors_of_gguf(const std::shared_ptr<const ckpt::GgufFile>& file,
                                             Quantizer& work);
-// Lists the tensors under the names of a GGUF file, or of a Hugging Face folder.
+// Lists the tensors under the names of a GGUF file, or of a Hugging Face folder. part_name: the
+// network whose tensors have its name in front.
 std::vector<QuantizeTensor> tensors_of_model(const std::shared_ptr<const WeightSource>& weights,
                                              const ModelConfig& config, bool to_gguf,
-                                             Quantizer& work);
+                                             Quantizer& work,
+                                             const std::string& part_name = kBasePart);
 
 } // namespace dllm::model

@@ -5,6 +5,7 @@
 #include "decode/decoder/decoder.h"
 #include "graph/passes.h"
 #include "losses/loss_difference.h"
+#include "model/files/quantize.h"
 #include "model/network/token_batch.h"
 #include "noise/loss/evaluate.h"
 #include "runtime/programs.h"
@@ -204,6 +205,29 @@ TEST(Fillers, AreSavedWithTheBaseAndTrainedOnWithoutBeingNamed) {
   }
 }
 
+TEST(Fillers, AreExportedFromARunAndFromAFolder) {
+  const test::TempFolder folder;
+  TextSource source;
+  const auto trainer = filler_trainer(tiny_model(), kFillers[2].second);
+  losses_of(*trainer, source, 1);
+  const std::string run =
+      save_checkpoint(*trainer, &source, folder.path("run"), Options(checkpoint_schema()));
+  Options options(model::quantize_schema());
+  options.set_str("format", "f32");
+  model::quantize_model(run, folder.path("first"), options);
+  model::quantize_model(folder.path("first"), folder.path("second"), options);
+  for (const char* name : {"first", "second"}) {
+    const auto loaded =
+        model::load_model(tiny_engine(), folder.path(name), Options(model::model_schema()));
+    EXPECT_EQ(weights_of(*loaded), weights_of(*trainer)) << name;
+    EXPECT_TRUE(loaded->config().filler.on()) << name;
+  }
+  test::expect_error(Code::unimplemented, "a GGUF file does not hold", [&] {
+    Options coded(model::quantize_schema());
+    model::quantize_model(run, folder.path("coded.gguf"), coded);
+  });
+}
+
 TEST(Fillers, TrainAlikeOnMeshes) {
   for (const auto& [name, settings] : kFillers) {
     std::vector<double> alone;
@@ -321,6 +345,11 @@ TEST(Fillers, KeepNoKeysOfAPassThatTheyChange) {
                          [&] { answers(model, own, kPrompts); });
     }
   }
+  // A policy without masks keeps an exact cache.
+  Json next = {{"policy", "autoregressive"}, {"attention", "causal"}, {"cache", "exact"}};
+  const auto kept = answers(model, next, {kPrompts[0]});
+  next["cache"] = "none";
+  EXPECT_EQ(answers(model, next, {kPrompts[0]}), kept);
   const auto whole = stirred(kFillers[3].second);
   test::expect_error(Code::invalid_argument, "needs bidirectional attention", [&] {
     answers(whole, {{"policy", "threshold"}, {"attention", "block_causal"}, {"block_length", 4}},
