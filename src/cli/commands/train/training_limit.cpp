@@ -22,7 +22,7 @@ TrainingLimit::TrainingLimit(const std::string& text) {
   limit_ = std::strtod(number.c_str(), &end);
   if (cut == 0 || number.empty() || *end != '\0' || !std::isfinite(limit_)) {
     throw UsageFailure("--stop-above " + text + " is not NAME=NUMBER",
-                       "write a part of the loss and its limit, such as repetition=0.3");
+                       "write the name of a metric of the steps, = and its limit");
   }
   name_ = text.substr(0, cut);
 }
