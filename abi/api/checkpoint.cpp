@@ -8,6 +8,7 @@
 #include "handles.h"
 #include "model/model.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_facts.h"
 
 #include <nlohmann/json.hpp>
 
@@ -114,6 +115,8 @@ dllm_status dllm_checkpoint_describe(const dllm_checkpoint* ckpt, dllm_buffer* o
   return guard(err, [&] {
     const dllm_checkpoint& held = need(ckpt, "ckpt");
     Json about = held.object.describe();
+    if (Json parts = train::describe_parts(held.path, about); !parts.empty())
+      about["parts"] = std::move(parts);
     const Json tensors = std::move(about["tensors"]);
     about.erase("tensors");
     if (Json config = config_of(held.path); !config.is_null()) about["model"] = std::move(config);

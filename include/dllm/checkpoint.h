@@ -155,6 +155,10 @@ DLLM_API void dllm_checkpoint_release(dllm_checkpoint *ckpt);
 /** Writes a description as a JSON object: kind, path, step, metadata, tensors (name, dtype, shape,
  * bytes), and for a checkpoint parts (name, kind, stored, address).
  *
+ * A part may also have family, layers, hidden, parameters, inputs, latents, context, level, heads,
+ * trained (whether the run changed it) and reads (the parts whose results it reads). A model folder
+ * of several networks has parts too.
+ *
  * Parts are stored by value or by reference. Tensors of a part by reference are not listed, and
  * tensors of an adapter have its name before theirs: "adapter:default/...".
  *

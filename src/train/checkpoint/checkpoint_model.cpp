@@ -87,9 +87,9 @@ StoredModel::StoredModel(const model::Model& model, const model::Selection& trai
     part.name = name;
     part.is_adapter = model.parts().find(name)->kind == model::PartKind::adapter;
     part.formats = formats_of(model, name);
-    const bool is_trained = std::ranges::any_of(
+    part.is_trained = std::ranges::any_of(
         all, [&](const auto& entry) { return entry.spec.part == name && trained.trains(entry); });
-    if (!is_trained) part.origin = model.origin_of(name);
+    if (!part.is_trained) part.origin = model.origin_of(name);
     if (part.origin) {
       if (part.is_adapter) continue;
       const bool is_base = name == model::kBasePart;
@@ -115,7 +115,8 @@ Json StoredModel::list() const {
       list.push_back({{"name", part.name},
                       {"kind", part.kind()},
                       {"stored", "value"},
-                      {"folder", part.folder}});
+                      {"folder", part.folder},
+                      {"trained", part.is_trained}});
     } else {
       list.push_back({{"name", part.name},
                       {"kind", part.kind()},

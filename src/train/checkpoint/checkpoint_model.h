@@ -3,7 +3,7 @@
 // reference (the place that it was loaded from). Private to src/train.
 //
 // trainer.json lists the parts:
-//   {"name": "base", "kind": "network", "stored": "value", "folder": "model"}
+//   {"name": "base", "kind": "network", "stored": "value", "folder": "model", "trained": true}
 //   {"name": "base", "kind": "network", "stored": "reference", "address": "/models/qwen",
 //    "digest": "9f86...", "formats": ["f32", "int8"], "config": {...}}
 // A checkpoint without the list holds the base by value in "model".
@@ -36,7 +36,7 @@ public:
 private:
   struct Stored {
     std::string name, folder; // `folder` is empty for a reference
-    bool is_adapter = false;
+    bool is_adapter = false, is_trained = false;
     std::optional<model::PartOrigin> origin; // of a part by reference
     Json config;                             // of a network by reference
     std::vector<std::string> formats;        // of the parameters, each once

@@ -122,6 +122,32 @@ void print_losses(const std::string& path) {
   }
 }
 
+std::string joined_names(const Json& names) {
+  std::string all;
+  for (const Json& name : names) all += (all.empty() ? "" : ", ") + name.get<std::string>();
+  return all;
+}
+
+// Returns what is known of a part in one line: "tower, 2 layers of 64, 0.10 M, trained, ...".
+std::string part_text(const Json& part) {
+  std::string text = part.value("family", part.at("kind").get<std::string>());
+  if (part.contains("layers"))
+    text += ", " + dump(part["layers"]) + (part["layers"] == 1 ? " layer of " : " layers of ") +
+            dump(part["hidden"]);
+  if (part.contains("parameters")) {
+    char count[40];
+    std::snprintf(count, sizeof count, ", %.2f M", part["parameters"].get<double>() / 1e6);
+    text += count;
+  }
+  if (part.contains("trained")) text += part["trained"] == true ? ", trained" : ", not trained";
+  if (part.contains("reads")) text += ", reads " + joined_names(part["reads"]);
+  if (part.contains("latents")) text += ", makes " + dump(part["latents"]) + " vectors";
+  text += part.at("stored") == "value" ? std::string(", stored here")
+                                       : ", read from " + part.at("address").get<std::string>();
+  if (part.contains("hub")) text += ", " + part["hub"].get<std::string>() + " of the hub";
+  return text;
+}
+
 Owned<dllm_tokenizer> tokenizer_of(const Context& context, const std::string& path) {
   try {
     return open_tokenizer(context, path);
@@ -142,12 +168,8 @@ void print_description(const Context& context, const Json& about) {
                 about.value("parameters", 0.0) / 1e6, about.at("tensors").size(),
                 bytes_text(about.value("bytes", 0.0)).c_str());
   row("parameters", size);
-  for (const Json& part : about.value("parts", Json::array())) {
-    std::string stored = "stored here";
-    if (part.at("stored") != "value") stored = "read from " + part.at("address").get<std::string>();
-    if (part.contains("hub")) stored += ", " + part["hub"].get<std::string>() + " of the hub";
-    row(part.at("name").get<std::string>(), stored);
-  }
+  for (const Json& part : about.value("parts", Json::array()))
+    row(part.at("name").get<std::string>(), part_text(part));
   print_losses(path);
   const bool sealed = about.value("kind", "") == "checkpoint";
   if (context.flag("verify")) {
