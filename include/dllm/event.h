@@ -23,6 +23,10 @@
  *                                                ranks, the longest wait
  *                   run_seconds f                time of the whole run
  *                   nll f                        when the objective has one
+ *                   time_losses c, time_rows c, time_shares c
+ *                                                at some steps of objectives that choose their
+ *                                                times: averages, rows and shares of equal parts
+ *                                                of the times from 0 to 1
  *     EVAL          step i, loss f
  *                   stderr f                     of the loss, over rows that differ; absent for
  *                                                fewer than two of them

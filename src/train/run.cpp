@@ -2,8 +2,11 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
+#include "noise/latent/adaptive_times.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/step/step_metrics.h"
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -26,6 +29,15 @@ Event step_event(const Metrics& metrics) {
       event.set(key, value);
   }
   return event;
+}
+
+// Adds what the objective's state says about the times, at some steps.
+void add_profiles(Event& event, const noise::StateArrays& state, int64_t step) {
+  constexpr int64_t kEvery = 200, kEveryAtFirst = 20;
+  constexpr size_t kMostParts = 25; // of [0, 1]
+  if (step % (step < kEvery ? kEveryAtFirst : kEvery) != 0) return;
+  for (auto& [name, values] : noise::AdaptiveTimes::profiles(state, kMostParts))
+    event.set(name, std::move(values));
 }
 
 } // namespace
@@ -257,7 +269,9 @@ void Run::send_step() {
   ++read_;
   trainer_.set_run_seconds(seconds_of_all());
   if (task_ != nullptr) task_->set_progress(read_, steps_);
-  send(step_event(trainer_.metrics()));
+  Event event = step_event(trainer_.metrics());
+  add_profiles(event, trainer_.objective_state(), std::get<int64_t>(*event.find("step")));
+  send(event);
 }
 
 // After a callback returned stop it gets no more steps. Sinks do, because these steps were taken

@@ -350,6 +350,35 @@ def watched():
     ok("--port" in program.run("report", "a", "--port", "3").stderr, "--port needs --watch")
 
 
+def latent_run():
+    """A model of several parts: its numbers, its times and its parts are drawn, and dllm inspect lists them."""
+    done = program.run("train", "--from", "real", "--objective", "ldlm", "--objective.positions", "32", "--data", "corpus", "--rows", "line", "--out", "latent",
+                       "--steps", "40", "--length", "32", "--batch", "4", "--lr", "0.001", "--eval-every", "0")
+    ok(done.returncode == 0, f"a latent run: {done.stderr[-300:] if done.returncode else ''}")
+    page, line, done = report("latent")
+    whole("latent", page, line, done)
+    if page is None:
+        return
+    steps = [event for event in map(json.loads, (SCRATCH / "latent/metrics.jsonl").read_text().splitlines()) if event["event"] == "train_step"]
+    for figure, series, key in (("loss_parts", "diffusion", "diffusion"), ("loss_parts", "token_nll", "token_nll"), ("metric_latent", "latent_norm", "latent_norm"),
+                                ("metric_cosine", "Cosine of the prediction", "cosine"), ("metric_snr", "SNR of the prediction", "snr")):
+        ok(same(pairs(page.tables.get((figure, series), [])), [(e["step"], e[key]) for e in steps]), f"{figure}: {key} of the metrics")
+    ok(all(isinstance(e["tokens"], int) and e["tokens"] > 100 for e in steps), "tokens stay the tokens of all steps")
+    profiles = [e for e in steps if "time_rows" in e]
+    ok([e["step"] for e in profiles] == [20, 40] and all(sum(e["time_rows"]) == 4 * e["step"] for e in profiles), "rows by time, every 20 steps")
+    drawn = pairs(page.tables[("metric_time_losses", "step 40")])
+    ok(len(drawn) == sum(value is not None for value in profiles[-1]["time_losses"]), f"losses by time: {len(drawn)}")
+    rows = profiles[-1]["time_rows"]
+    ok(all(close(y, count * len(rows) / sum(rows)) or y == count == 0 for (_, y), count in zip(pairs(page.tables[("metric_time_histogram", "rows so far")]), rows)),
+       "the histogram of the times")
+    tower = (SCRATCH / "latent_pictures/tower.svg").read_text()
+    ok(tower.count("<g>") == 5 and tower.count('class="flow"') == 4, f"five parts, four arrows: {tower.count('<g>')}, {tower.count('class=')}")
+    parts = {part["name"]: part for part in json.loads(program.run("inspect", "latent", "--json").stdout)["parts"]}
+    ok(parts["denoiser"]["reads"] == ["encoder"] and parts["denoiser"]["trained"] and not parts["base"]["trained"], f"inspect --json: {parts}")
+    said = program.run("inspect", "latent").stdout
+    ok(re.search(r"encoder +dllm_tower, 1 layer of 64, [0-9.]+ M, trained, reads base, makes 64 vectors", said) is not None, f"inspect: {said[:900]}")
+
+
 def folder_of_runs():
     """A folder of runs, as dllm sweep makes, names how its runs are drawn."""
     (SCRATCH / "sweep").mkdir()
@@ -363,5 +392,6 @@ real_run()
 hostile()
 compared()
 folder_of_runs()
+latent_run()
 watched()
 sys.exit(1 if program.failures else 0)

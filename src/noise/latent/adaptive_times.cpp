@@ -5,6 +5,18 @@
 #include <numeric>
 
 namespace dllm::noise {
+namespace {
+
+// Returns a number of parts up to `most` for `bins` bins, of equally many bins where that is near.
+size_t part_count(size_t bins, size_t most) {
+  if (bins <= most) return bins;
+  for (size_t parts = most; 2 * parts > most; --parts) {
+    if (bins % parts == 0) return parts;
+  }
+  return most;
+}
+
+} // namespace
 
 std::vector<double> bin_shares(std::span<const double> edge_losses, double floor) {
   std::vector<double> shares;
@@ -74,6 +86,29 @@ void AdaptiveTimes::add_next(StateArrays& state, const Seen& seen) const {
   state["time_losses"] = losses;
   state["time_rows"] = rows;
   state["time_updates"] = updates;
+}
+
+AdaptiveTimes::Profiles AdaptiveTimes::profiles(const StateArrays& state, size_t most) {
+  const auto losses = state.find("time_losses"), rows = state.find("time_rows"),
+             shares = state.find("time_shares");
+  if (losses == state.end() || rows == state.end() || shares == state.end()) return {};
+  const auto visits = rows->second.as<float>(), averages = losses->second.as<float>(),
+             drawn = shares->second.as<float>();
+  const size_t bins = visits.size(), parts = part_count(bins, most);
+  std::vector<double> sums(parts), counts(parts), draws(parts);
+  for (size_t i = 0; i < bins; ++i) {
+    const size_t part = i * parts / bins;
+    counts[part] += static_cast<double>(visits[i]);
+    draws[part] += static_cast<double>(drawn[i]);
+    if (visits[i] > 0) sums[part] += static_cast<double>(averages[i] * visits[i]);
+  }
+  Profiles made;
+  for (size_t part = 0; part < parts; ++part) { // 0 / 0 is NaN
+    made["time_losses"].push_back(static_cast<float>(sums[part] / counts[part]));
+    made["time_rows"].push_back(static_cast<float>(counts[part]));
+    made["time_shares"].push_back(static_cast<float>(draws[part]));
+  }
+  return made;
 }
 
 double AdaptiveTimes::time(const Tensor& shares, double uniform) const {

@@ -7,7 +7,9 @@
 #include "noise/objective_state.h"
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace dllm::noise {
@@ -47,6 +49,12 @@ public:
   void add_first(StateArrays& state) const;
   // Replaces these arrays by those after an update.
   void add_next(StateArrays& state, const Seen& seen) const;
+
+  // Returns what a record of a run shows of these arrays: at most `most` values of equal parts of
+  // [0, 1]. "time_losses" has the average losses (NaN: no row was there), "time_rows" the numbers
+  // of rows so far, and "time_shares" the shares. Empty for a state without these arrays.
+  using Profiles = std::map<std::string, std::vector<float>>; // by name
+  static Profiles profiles(const StateArrays& state, size_t most);
 
   // Returns the time of a uniform number under the shares f32(bins).
   double time(const Tensor& shares, double uniform) const;

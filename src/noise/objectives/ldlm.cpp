@@ -119,6 +119,11 @@ private:
 
 Json Ldlm::describe() const {
   Json made = Objective::describe();
+  made["reads"] = {{latent_part::kEncoder, {model::kBasePart}},
+                   {latent_part::kDecoder, {latent_part::kEncoder}},
+                   {latent_part::kReader, {latent_part::kDecoder}},
+                   {latent_part::kDenoiser, Json::array({latent_part::kEncoder})}};
+  if (has_prompts()) made["reads"][latent_part::kDenoiser].push_back(model::kBasePart);
   if (as_castlehill_) {
     made["quirks"] = {"the warm-up weighs the whole diffusion loss",
                       "variances are averaged without the distance of their means",
@@ -391,7 +396,7 @@ Loss Ldlm::build_loss(model::Builder& builder, const LossInputs& inputs) const {
   const auto weight = static_cast<float>(options_.f64("tokens_weight"));
   loss.sum = graph::multiply(graph::sum(nll, {0}), graph::scalar(builder.graph(), weight));
   loss.parts.push_back(
-      {"reader", graph::sum(nll, {0}), graph::convert(inputs.head_count, DType::f32)});
+      {"token_nll", graph::sum(nll, {0}), graph::convert(inputs.head_count, DType::f32)});
   add_terms(loss, inputs, made);
   observe(loss, inputs, made, graph::stop_gradient(found));
   return loss;

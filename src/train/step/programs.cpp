@@ -1,6 +1,7 @@
 #include "train/step/programs.h"
 
 #include "base/error.h"
+#include "base/named_table.h"
 #include "graph/ops.h"
 #include "graph/passes.h"
 #include "runtime/programs.h"
@@ -26,6 +27,13 @@ void check_part_name(const std::string& name) {
 
 const model::ParamStore::Physical& trained_parameter(const ProgramSpec& spec, size_t index) {
   return spec.model->params().physical()[spec.trained[index]];
+}
+
+// Parts of a loss and metrics of a step share one list of names.
+void check_part_name(const std::string& name) {
+  if (find_named(step_metrics(), name, &StepMetric::name) == nullptr) return;
+  fail_with_hint("give the part another name", Code::invalid_argument,
+                 "a part of the loss has the name {}, which is a metric of every step", name);
 }
 
 // A graph, and the meaning of each of its inputs and outputs. Names are for people who read the

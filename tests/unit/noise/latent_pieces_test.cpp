@@ -138,5 +138,23 @@ TEST(AdaptiveTimes, WaitForEveryBinAndStayPartlyUniform) {
   EXPECT_NEAR(sum, 1, 1e-6);
 }
 
+TEST(AdaptiveTimes, ProfilesJoinBins) {
+  const AdaptiveTimes times = times_of(6, 100, 0);
+  StateArrays state;
+  EXPECT_TRUE(AdaptiveTimes::profiles(state, 3).empty());
+  times.add_first(state);
+  const std::vector<double> losses = {2, 12, 5, 0, 0, 0}, rows = {1, 3, 1, 0, 0, 0};
+  times.add_next(state, {losses, rows});
+  const auto made = AdaptiveTimes::profiles(state, 4); // six bins are three parts of two
+  ASSERT_EQ(made.at("time_losses").size(), 3u);
+  EXPECT_FLOAT_EQ(made.at("time_losses")[0], 3.5f); // the mean of four rows: 2, 4, 4, 4
+  EXPECT_FLOAT_EQ(made.at("time_losses")[1], 5);
+  EXPECT_TRUE(std::isnan(made.at("time_losses")[2])); // no row was there
+  EXPECT_EQ(made.at("time_rows"), (std::vector<float>{4, 1, 0}));
+  for (const float share : made.at("time_shares")) EXPECT_NEAR(share, 1.0 / 3, 1e-6);
+  EXPECT_EQ(AdaptiveTimes::profiles(state, 100).at("time_rows").size(), 6u);
+  EXPECT_EQ(AdaptiveTimes::profiles(state, 5).at("time_rows").size(), 3u);
+}
+
 } // namespace
 } // namespace dllm::noise

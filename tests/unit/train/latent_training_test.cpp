@@ -5,6 +5,7 @@
 #include "losses/loss_difference.h"
 #include "tiny.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_facts.h"
 #include "train/checkpoint/state_file.h"
 #include "unit/test_files.h"
 #include "unit/test_tensors.h"
@@ -13,6 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <map>
+#include <variant>
 
 namespace dllm::train {
 namespace {
@@ -51,9 +54,9 @@ TEST(LatentTraining, LearnsTheTokensAndLeavesTheBase) {
   const auto before = weights_of(*trainer);
   TextSource source(8);
   losses_of(*trainer, source, 1);
-  const double first = trainer->metric("reader"), states = trainer->metric("states");
+  const double first = trainer->metric("token_nll"), states = trainer->metric("states");
   losses_of(*trainer, source, 250);
-  EXPECT_LT(trainer->metric("reader"), 0.5 * first);
+  EXPECT_LT(trainer->metric("token_nll"), 0.5 * first);
   EXPECT_LT(trainer->metric("states"), 0.7 * states);
   for (const char* name : {"diffusion", "latent_norm", "latent_std", "cosine", "snr", "time"})
     EXPECT_TRUE(std::isfinite(trainer->metric(name))) << name;
@@ -84,6 +87,61 @@ TEST(LatentTraining, ResumesBitForBit) {
     again.seek(3);
     EXPECT_EQ(losses_of(*second, again, 5), wanted);
     EXPECT_EQ(weights_of(*second), weights_of(*whole));
+  }
+}
+
+// The rows of the times are those of all steps so far; every 20 steps an event has them.
+TEST(LatentTraining, EventsHaveProfilesOfTheTimes) {
+  const auto trainer = latent_trainer(tiny_engine());
+  TextSource source;
+  std::map<int64_t, std::vector<float>> rows;
+  trainer->run(source, 41, [&](const Event& event) {
+    if (const Event::Value* found = event.find("time_rows"))
+      rows[std::get<int64_t>(*event.find("step"))] = std::get<std::vector<float>>(*found);
+    EXPECT_EQ(event.find("time_rows") == nullptr, event.find("time_losses") == nullptr);
+    return Answer::go_on;
+  });
+  ASSERT_EQ(rows.size(), 2u);
+  for (const auto& [step, counts] : rows) {
+    ASSERT_EQ(counts.size(), 3u);
+    EXPECT_EQ(counts[0] + counts[1] + counts[2], static_cast<float>(4 * step)) << step;
+  }
+  EXPECT_TRUE(rows.contains(20) && rows.contains(40));
+}
+
+// A checkpoint lists which parts the run changed, and a description what each part reads.
+TEST(LatentTraining, DescribesThePartsOfACheckpoint) {
+  const test::TempFolder folder;
+  const auto trainer = latent_trainer(tiny_engine());
+  TextSource source;
+  losses_of(*trainer, source, 1);
+  const std::string dir =
+      save_checkpoint(*trainer, nullptr, folder.path("run"), Options(checkpoint_schema()));
+  const Json parts = describe_parts(dir, ckpt::WeightsOnDisk(dir).describe());
+  ASSERT_EQ(parts.size(), 5u);
+  int64_t all = 0;
+  for (const Json& part : parts) {
+    const auto name = part.at("name").get<std::string>();
+    EXPECT_EQ(part.at("trained"), name != "base") << name;
+    EXPECT_EQ(part.at("hidden"), 16) << name;
+    EXPECT_EQ(part.contains("reads"), name != "base") << name;
+    all += part.at("parameters").get<int64_t>();
+    if (name == "denoiser") {
+      EXPECT_EQ(part.at("layers"), 2);
+      EXPECT_EQ(part.at("reads"), Json::array({"encoder"}));
+      EXPECT_EQ(part.at("inputs")[0], (Json{{"name", "noised"}, {"size", 8}}));
+    }
+  }
+  EXPECT_EQ(all, trainer->trained_model().params().parameter_count());
+  // A folder of the model has the same parts, and knows no run.
+  const std::string model = folder.path("model");
+  model::save_model(trainer->trained_model(), model, Options(model::save_schema()));
+  const Json saved = describe_parts(model, ckpt::WeightsOnDisk(model).describe());
+  ASSERT_EQ(saved.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(saved[i].at("parameters"), parts[i].at("parameters")) << saved[i].dump();
+    EXPECT_EQ(saved[i].at("layers"), parts[i].at("layers"));
+    EXPECT_FALSE(saved[i].contains("trained") || saved[i].contains("reads"));
   }
 }
 
