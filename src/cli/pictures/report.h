@@ -97,7 +97,8 @@ struct RunRecord {
 // numbers that cannot be read.
 void read_metrics(std::istream& lines, RunRecord* record);
 void read_examples(std::istream& lines, RunRecord* record);
-// Reads the parts of a description of a model (dllm_checkpoint_describe), without failing.
+// Reads the parts and the sizes of a model in its description (dllm_checkpoint_describe). It never
+// fails.
 void read_parts(const std::string& description, RunRecord* record);
 // Reads a run's folder, or its metrics file. Throws Failure when there is no file or no event.
 RunRecord read_run(const std::string& path);

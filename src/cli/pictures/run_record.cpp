@@ -135,6 +135,7 @@ void add_metrics(const RunJson& object, int64_t step, RunRecord* record) {
                                           "tokens_per_second"};
   for (const auto& [name, value] : object.items()) {
     if (std::ranges::find(kOfEveryStep, name) != std::end(kOfEveryStep)) continue;
+    if (name.starts_with("held_out_")) continue; // of the event before this one
     if (value.is_array() && !value.empty()) {
       if (record->profiles.contains(name) || record->profiles.size() < kMostMetrics)
         add_profile(value, step, &record->profiles[name], record);
@@ -309,7 +310,15 @@ ModelPart part_of(const RunJson& row) {
 
 void read_parts(const std::string& description, RunRecord* record) {
   const RunJson about = RunJson::parse(description, nullptr, false);
-  if (!about.is_object() || !about.contains("parts") || !about["parts"].is_array()) return;
+  if (!about.is_object()) return;
+  // run.json has the sizes of a new model, and a run with --from has those of another one.
+  if (about.contains("model")) {
+    const RunJson& model = about["model"];
+    record->layers = whole_number(model, "layers").value_or(record->layers);
+    record->hidden = whole_number(model, "hidden").value_or(record->hidden);
+    record->vocab = whole_number(model, "vocab").value_or(record->vocab);
+  }
+  if (!about.contains("parts") || !about["parts"].is_array()) return;
   record->parts.clear();
   for (const RunJson& row : about["parts"]) {
     if (row.is_object() && record->parts.size() < kMostParts) record->parts.push_back(part_of(row));

@@ -106,7 +106,8 @@ TEST(Report, NumbersAreShort) {
 TEST(Report, UnknownNumbersHaveAPanelEach) {
   const RunRecord record = record_of(
       R"({"event":"train_step","step":1,"loss":2,"mfu":0.1,"run_seconds":3,"tokens":9,"own<":1,)"
-      R"("pair_a":1,"pair_b":2,"diffusion":0.5,"token_nll":4,"word":"x","flag":true,"gone":null})"
+      R"("held_out_loss":3,"pair_a":1,"pair_b":2,"diffusion":0.5,"token_nll":4,)"
+      R"("word":"x","flag":true,"gone":null})"
       "\n");
   EXPECT_EQ(record.metrics.size(), 5u); // not those of every step, no texts
   EXPECT_EQ(record.bad_numbers, 1);     // gone
@@ -185,7 +186,11 @@ TEST(Report, TheTowerHasABoxForEachPartAndAnArrowForEachReading) {
 // A circle of parts ends, and wrong descriptions change nothing.
 TEST(Report, TheTowerSurvivesAnyDescription) {
   RunRecord record = record_of(step_line(1, "2"));
-  for (const char* text : {"", "[]", "{\"parts\":7}", "{\"parts\":[7,null,\"x\",[]]}"}) {
+  record.layers = 4; // of run.json
+  read_parts(R"({"model":{"layers":3,"hidden":"x"}})", &record);
+  EXPECT_EQ(record.layers, 3);
+  for (const char* text :
+       {"", "[]", "{\"model\":7}", "{\"parts\":7}", "{\"parts\":[7,null,\"x\",[]]}"}) {
     read_parts(text, &record);
     EXPECT_TRUE(record.parts.empty()) << text;
   }
