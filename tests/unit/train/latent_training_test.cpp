@@ -117,7 +117,7 @@ TEST(LatentTraining, DescribesThePartsOfACheckpoint) {
   losses_of(*trainer, source, 1);
   const std::string dir =
       save_checkpoint(*trainer, nullptr, folder.path("run"), Options(checkpoint_schema()));
-  const Json parts = describe_parts(dir, ckpt::WeightsOnDisk(dir).describe());
+  const Json about = ckpt::WeightsOnDisk(dir).describe(), parts = describe_parts(dir, about);
   ASSERT_EQ(parts.size(), 5u);
   int64_t all = 0;
   for (const Json& part : parts) {
@@ -132,7 +132,8 @@ TEST(LatentTraining, DescribesThePartsOfACheckpoint) {
       EXPECT_EQ(part.at("inputs")[0], (Json{{"name", "noised"}, {"size", 8}}));
     }
   }
-  EXPECT_EQ(all, trainer->trained_model().params().parameter_count());
+  EXPECT_EQ(all, about.at("parameters"));
+  EXPECT_EQ(parts[0].at("parameters"), trainer->trained_model().params().parameter_count());
   // A folder of the model has the same parts, and knows no run.
   const std::string model = folder.path("model");
   model::save_model(trainer->trained_model(), model, Options(model::save_schema()));
