@@ -142,6 +142,8 @@ public:
   // Returns the option, else the model's own length.
   int64_t block_length(const model::ModelConfig& config) const;
 
+  // Returns true when a model is decoded with the noise schedule of its training.
+  virtual bool keeps_schedule() const { return false; }
   // Returns true when the loss, with these options, bounds -log p of a text in nats per token.
   virtual bool bounds_likelihood() const { return false; }
 

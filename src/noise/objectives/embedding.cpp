@@ -38,6 +38,7 @@ public:
   }
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
+  bool keeps_schedule() const override { return true; }
   bool spreads_over_rows() const override { return times_.spreads(); }
   model::AttentionKind attention(const model::ModelConfig& config) const override {
     return options_.str("attention") == "auto" ? model::AttentionKind::bidirectional

@@ -70,6 +70,7 @@ public:
   }
   const std::string& name() const override { return name_; }
   bool needs_mask_id() const override { return false; }
+  bool keeps_schedule() const override { return true; }
   int shift(const model::ModelConfig&) const override { return 0; }
   std::vector<std::string> other_parts() const override { return latent_parts(); }
   std::vector<std::string> trained_parts() const override {

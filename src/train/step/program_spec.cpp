@@ -257,10 +257,8 @@ void set_use(model::Model& model, const noise::Objective& objective) {
     attention = config.attention;
   }
   model.set_attention(attention, shift, options.i64("block_length"));
-  const bool is_over_vectors =
-      noise::objective_facts(objective.name()).rows == noise::RowKind::vectors;
   model.set_objective(objective.name(),
-                      is_over_vectors ? objective.schedule()->describe().dump() : "");
+                      objective.keeps_schedule() ? objective.schedule()->describe().dump() : "");
 }
 
 // Returns the cuts of the trained networks after which every pattern names whole stacks, and all
