@@ -57,6 +57,16 @@ bool begin_block(Request& request) {
   return false;
 }
 
+// Returns the number of blocks that have an open position, at least one.
+int64_t open_blocks(const Request& request) {
+  int64_t blocks = 0;
+  for (int64_t begin = request.origin; begin < request.length(); begin += request.block_length) {
+    const int64_t end = std::min(begin + request.block_length, request.length());
+    blocks += request.open_count(begin, end) > 0 ? 1 : 0;
+  }
+  return std::max<int64_t>(blocks, 1);
+}
+
 } // namespace
 
 std::unique_ptr<Session> ArrayPolicy::begin(Request& request) const {
@@ -74,7 +84,8 @@ std::unique_ptr<Session> ArrayPolicy::begin(Request& request) const {
   if (request.open_count(0, request.length()) == 0) request.finish = Finish::decided;
   if (block > 0) begin_block(request);
   ArrayPlan plan;
-  plan.levels = levels(setup().i64("steps"));
+  const int64_t steps = setup().i64("steps"), blocks = block > 0 ? open_blocks(request) : 1;
+  plan.levels = levels((steps + blocks - 1) / blocks);
   plan.evaluations = solver_->evaluations();
   plan.in_blocks = block > 0;
   plan.guidance = static_cast<float>(setup().f64("guidance"));

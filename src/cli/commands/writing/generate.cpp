@@ -2,6 +2,8 @@
 // anywhere.
 
 #include "../../command.h"
+#include "../../objective_facts.h"
+#include "../../options/names.h"
 #include "../../pictures/pictures.h"
 #include "../../processes/process.h"
 #include "decoding.h"
@@ -96,6 +98,13 @@ void print_samples(const Context& context, const TextRun& run,
   std::fflush(stdout);
 }
 
+// Returns true for a policy that decodes the models of one objective, which no other policy does.
+bool is_of_one_objective(const std::string& policy) {
+  const std::vector<std::string> names = registry_names("objective");
+  return std::ranges::any_of(
+      names, [&](const std::string& name) { return facts_of(name).policy == policy; });
+}
+
 // Warns when most tokens are equal, which is usual for a small model that decodes greedily.
 void warn_about_collapse(const TextRun& run, int64_t number) {
   const Json request = run.describe(number);
@@ -103,7 +112,7 @@ void warn_about_collapse(const TextRun& run, int64_t number) {
   const auto ends = request.at("end_tokens").get<std::vector<int32_t>>();
   const Repeats repeats = most_repeated(canvas_of(run.decoder(), number), ends);
   if (repeats.tokens < 12 || 2 * repeats.same <= repeats.tokens) return;
-  const bool ordered = request.at("policy") == "autoregressive";
+  const bool ordered = is_of_one_objective(request.at("policy").get<std::string>());
   std::fprintf(stderr, "%lld of %lld tokens are the same: try --temperature 0.8%s\n",
                static_cast<long long>(repeats.same), static_cast<long long>(repeats.tokens),
                ordered ? "" : " --policy random");
