@@ -17,14 +17,6 @@ namespace {
 
 using graph::Value;
 
-// Fails where a part of a loss has the name of a number of every step, which it would replace.
-void check_part_name(const std::string& name) {
-  for (const StepMetric& row : step_metrics()) {
-    if (row.name == name)
-      fail(Code::internal, "a part of a loss is named {}, as a number of every step is", name);
-  }
-}
-
 const model::ParamStore::Physical& trained_parameter(const ProgramSpec& spec, size_t index) {
   return spec.model->params().physical()[spec.trained[index]];
 }

@@ -200,7 +200,8 @@ TEST(Towers, APartOfALossDoesNotReplaceANumberOfTheTrainer) {
   EXPECT_GT(named.metric("reading"), 0);
   EXPECT_EQ(named.metric("tokens"), 64);
   Trainer taken(model, std::make_shared<Autoencoder>("tokens"), trainer_options());
-  test::expect_error(Code::internal, "named tokens", [&] { losses_of(taken, source, 1); });
+  test::expect_error(Code::invalid_argument, "the name tokens",
+                     [&] { losses_of(taken, source, 1); });
 }
 
 TEST(Towers, TrainAlikeOnMeshes) {
