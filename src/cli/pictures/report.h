@@ -66,7 +66,7 @@ struct ModelPart {
   std::string name, family;                    // family: the kind, for a part other than a network
   int64_t layers = 0, hidden = 0, latents = 0; // 0: not known
   double parameters = 0;                       // 0: not known
-  bool knows_trained = false, is_trained = false;
+  bool has_trained = false, is_trained = false;
   bool is_reference = false;              // read from another place than the run
   std::vector<std::string> reads;         // names of parts
   std::vector<std::string> inputs, heads; // of a tower

@@ -297,8 +297,8 @@ ModelPart part_of(const RunJson& row) {
   part.hidden = whole_number(row, "hidden").value_or(0);
   part.latents = whole_number(row, "latents").value_or(0);
   part.parameters = static_cast<double>(whole_number(row, "parameters").value_or(0));
-  part.knows_trained = row.contains("trained");
-  part.is_trained = part.knows_trained && row["trained"] == true;
+  part.has_trained = row.contains("trained");
+  part.is_trained = part.has_trained && row["trained"] == true;
   part.is_reference = text_of(row, "stored") == "reference";
   part.reads = names_in(row, "reads");
   part.inputs = names_in(row, "inputs");

@@ -109,8 +109,8 @@ private:
     if (any([](const ModelPart& part) { return part.is_trained; }))
       entry(" trained", "trained", 90);
     if (any([](const ModelPart& part) { return !part.is_trained; })) {
-      const bool knows = any([](const ModelPart& part) { return part.knows_trained; });
-      entry("", knows ? "not trained" : "part", 110);
+      const bool has_facts = any([](const ModelPart& part) { return part.has_trained; });
+      entry("", has_facts ? "not trained" : "part", 110);
     }
     if (any([](const ModelPart& part) { return part.is_reference; }))
       entry(" away", "read from another place", 180);

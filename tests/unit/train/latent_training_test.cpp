@@ -134,7 +134,7 @@ TEST(LatentTraining, DescribesThePartsOfACheckpoint) {
   }
   EXPECT_EQ(all, about.at("parameters"));
   EXPECT_EQ(parts[0].at("parameters"), trainer->trained_model().params().parameter_count());
-  // A folder of the model has the same parts, and knows no run.
+  // A folder of the model has the same parts, and has no fact of a run.
   const std::string model = folder.path("model");
   model::save_model(trainer->trained_model(), model, Options(model::save_schema()));
   const Json saved = describe_parts(model, ckpt::WeightsOnDisk(model).describe());
