@@ -1,0 +1,371 @@
+#!/usr/bin/env python3
+"""Diffusion over masks, embeddings and latents, compared at equal seconds of training.
+
+    python3 scripts/recipes/latent_compare.py --program dllm --text shakespeare.txt --out FOLDER [--seconds 60] [--seeds 1,2,3]
+        [--tasks stories,sums,text] [--systems masks,embedding,ldlm,vfm,cola] [--jobs 1] [--tiny]
+    python3 scripts/recipes/latent_compare.py --out FOLDER --table
+
+FOLDER/results.jsonl has a line for each run. A run that has its line is not made again, so the command may be stopped and
+repeated. Seconds are user time of the child process, with one thread. A system has its steps from the time of short runs
+(`cost` lines), and all of its training counts, that of a base too.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import math
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+
+HERE = pathlib.Path(__file__).resolve().parent
+DECODE_STEPS = [1, 4, 16, 64]
+SHORT, LONG = 10, 40  # steps of the two runs from which the seconds of a step follow
+
+# What a row of a task is: options of every training, positions that are decoded, and texts of a score.
+TASKS = {
+    "stories": {"data": "stories.jsonl", "vocab": 1024, "batch": 16, "length": 64, "open": 64, "count": 48,
+                "loader": ["--pack", "false", "--eos-block", "64"]},
+    "sums": {"data": "sums.jsonl", "vocab": 264, "batch": 64, "length": 12, "open": 4, "count": 200,
+             "loader": ["--pack", "false", "--append-eos", "false"]},
+    "text": {"data": "train.txt", "vocab": 512, "batch": 16, "length": 64, "open": 64, "count": 48, "loader": []},
+}
+
+# A system is a list of stages (share of the seconds, options) and the ways to decode the last model. Options of a task come
+# after those of all tasks. {name} is a number of the task.
+MASKS = ["--objective", "mdlm", "--hidden", "128", "--lr", "3e-3", "--loss-weight", "ones", "--time-sampling", "low_discrepancy"]
+SYSTEMS = {
+    "masks": {
+        "stages": [(1.0, MASKS + ["--layers", "5"], {"sums": ["--layers", "3"]})],
+        "decode": {"T 1": ["--policy", "ancestral", "--temperature", "1"], "T 0.5": ["--policy", "ancestral", "--temperature", "0.5"]},
+        "sums": {"sure first": ["--policy", "low_confidence"]},
+    },
+    "embedding": {
+        "stages": [(1.0, ["--objective", "embedding", "--hidden", "128", "--layers", "5", "--lr", "3e-3", "--prefix", "0"],
+                    {"sums": ["--layers", "3"]})],
+        "decode": {"ddim": ["--solver", "ddim"], "ddpm": ["--solver", "ddpm"]},
+        "sums": {"ddim": ["--solver", "ddim"]},
+    },
+}
+
+
+def train_arguments(task, system, stage):
+    share, options, more = SYSTEMS[system]["stages"][stage]
+    settings = TASKS[task]
+    return settings["loader"] + [word.format(**settings) for word in options + more.get(task, [])]
+
+
+class Bench:
+    def __init__(self, asked):
+        self.asked = asked
+        self.out = pathlib.Path(asked.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.lines = self.out / "results.jsonl"
+        self.lock = threading.Lock()
+        self.known = [json.loads(line) for line in self.lines.open()] if self.lines.exists() else []
+
+    def note(self, line):
+        with self.lock:
+            self.known.append(line)
+            with self.lines.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            print(json.dumps(line)[:300], flush=True)
+
+    def found(self, **keys):
+        with self.lock:
+            return next((line for line in self.known if all(line.get(k) == v for k, v in keys.items())), None)
+
+    def program(self, *words):
+        """Runs the program and returns (its output, seconds of user time)."""
+        command = [self.asked.program, *map(str, words)]
+        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+            child = subprocess.Popen(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            output.seek(0)
+            errors.seek(0)
+            text = output.read()
+            if child.returncode:
+                raise RuntimeError(f"{' '.join(command)}: exit code {child.returncode}\n{errors.read()[-2000:]}{text[-500:]}")
+        return text, usage.ru_utime
+
+    # ---- data ----
+    def prepare(self):
+        made = self.out / "data"
+        made.mkdir(exist_ok=True)
+        tiny = self.asked.tiny
+        if not (made / "stories.jsonl").exists() and "stories" in self.asked.tasks:
+            self.program("run", HERE / "stories.lua", "--write", made / "stories.jsonl", "--count", 200 if tiny else 20000)
+        if not (made / "sums.jsonl").exists() and "sums" in self.asked.tasks:
+            self.write_sums(made, 200 if tiny else 60000)
+        if not (made / "train.txt").exists() and "text" in self.asked.tasks:
+            whole = pathlib.Path(self.asked.text).read_bytes()
+            cut = len(whole) * 9 // 10
+            (made / "train.txt").write_bytes(whole[:cut])
+            (made / "test.txt").write_bytes(whole[cut:])
+        for task in self.asked.tasks:
+            if not (made / f"{task}.json").exists():
+                self.program("tokenizer-train", "--data", made / TASKS[task]["data"], "--out", made / f"{task}.json",
+                             "--vocab", TASKS[task]["vocab"])
+
+    def write_sums(self, made, count):
+        """sums.jsonl to learn from, with other sums to score: any, and those with a carry at two places or three."""
+        self.program("run", HERE / "arithmetic.lua", "--digits", 3, "--write", made / "all.jsonl", "--count", count)
+        rows = [json.loads(line) for line in (made / "all.jsonl").open()]
+        held, rows = rows[:count // 10], rows[count // 10:]
+        seen = {row["prompt"] for row in held}
+        with (made / "sums.jsonl").open("w") as file:
+            for row in rows:
+                if row["prompt"] not in seen:
+                    file.write(json.dumps({"prompt": row["prompt"], "response": row["answer"]}) + "\n")
+        number = TASKS["sums"]["count"]
+        asked = held[:number] + [row for row in held if carries(row["prompt"]) >= 2][:number]
+        (made / "asked.jsonl").write_text("".join(json.dumps({"prompt": row["prompt"]}) + "\n" for row in asked))
+
+    # ---- training ----
+    def train(self, task, system, stage, steps, seed, out):
+        settings = TASKS[task]
+        data = self.out / "data"
+        words = ["train", "--data", data / settings["data"], "--out", out, "--fresh", "--split", "all", "--seed", seed,
+                 "--batch", settings["batch"], "--length", settings["length"], "--steps", steps, "--trainer.schedule", "cosine",
+                 "--threads", 1, "--arithmetic", "bf16", "--eval-every", 0, "--eval-batches", 0, "--examples", 0, "--save-every", 0]
+        words += ["--from", f"{out}/../stage{stage - 1}"] if stage else ["--tokenizer", data / f"{task}.json"]
+        words += [word.format(steps=steps) for word in train_arguments(task, system, stage)]
+        return self.program(*words)
+
+    def cost(self, task, system, stage):
+        """Seconds of a start and of a step, from two short runs."""
+        arguments = train_arguments(task, system, stage)
+        line = self.found(kind="cost", task=task, system=system, stage=stage, arguments=arguments)
+        if line is None:
+            folder = self.out / "cost" / f"{task}-{system}"
+            if stage:
+                self.cost_base(task, system, stage, folder)
+            short, long = (min(self.train(task, system, stage, steps, 0, folder / f"stage{stage}")[1] for _ in range(2))
+                           for steps in (SHORT, LONG))
+            step = max((long - short) / (LONG - SHORT), 1e-4)
+            line = {"kind": "cost", "task": task, "system": system, "stage": stage, "step": round(step, 5),
+                    "start": round(max(short - SHORT * step, 0), 3), "arguments": arguments}
+            self.note(line)
+        return line
+
+    def cost_base(self, task, system, stage, folder):
+        if not (folder / f"stage{stage - 1}").exists():
+            if stage > 1:
+                self.cost_base(task, system, stage - 1, folder)
+            self.train(task, system, stage - 1, SHORT, 0, folder / f"stage{stage - 1}")
+
+    def steps(self, task, system, stage):
+        if self.asked.tiny:
+            return 2
+        cost, share = self.cost(task, system, stage), SYSTEMS[system]["stages"][stage][0]
+        return max(20, round((share * self.asked.seconds - cost["start"]) / cost["step"]))
+
+    # ---- scores ----
+    def texts(self, task, model, steps, how, seed):
+        """Decoded texts; (text, whether its end was decoded) of a story."""
+        settings = TASKS[task]
+        words = ["generate", model, "--length", settings["open"], "--steps", steps, "--threads", 1, "--quiet", *how]
+        if task == "sums":
+            with tempfile.TemporaryDirectory() as folder:
+                answers = pathlib.Path(folder) / "answers.jsonl"
+                seconds = self.program(*words, "--prompts", self.out / "data/asked.jsonl", "--out", answers, "--batch", 64,
+                                       "--slot.seed", seed)[1]
+                rows = sorted((json.loads(line) for line in answers.open()), key=lambda row: row["row"])
+        else:
+            text, seconds = self.program(*words, "--samples", 2 if self.asked.tiny else settings["count"], "--slot.seed", seed * 1000,
+                                         "--json")
+            rows = [json.loads(line) for line in text.splitlines()]
+        return rows, seconds
+
+    def scores(self, task, rows):
+        if task == "sums":
+            right = [row["completion"] == answer(row["prompt"]) for row in rows]
+            number = len(right) // 2
+            return {"right": share(right[:number]), "long_carries": share(right[number:])}
+        texts = [row["completion"] for row in rows]
+        found = {"repeated": repeated(texts), "different": len(set(texts)) / len(texts)}
+        if task == "text":
+            return {"bits": self.counts().bits(texts), **found}
+        ends = "<|endoftext|>"
+        texts = [text + (ends if row["finish"] != "full" and ends not in text else "") for text, row in zip(texts, rows)]
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("".join(text.replace("\n", " ") + "\n" for text in texts))
+            file.flush()
+            checked = json.loads(self.program("run", HERE / "stories.lua", "--check", file.name)[0])
+        return {key: checked[key] for key in ("grammatical", "consistent", "entropy", "sentences")} | found
+
+    def counts(self):
+        with self.lock:
+            if not hasattr(self, "model_of_bytes"):
+                self.model_of_bytes = WittenBell((self.out / "data/train.txt").read_bytes(), 5)
+        return self.model_of_bytes
+
+    def run(self, task, system, seed):
+        arguments = [train_arguments(task, system, stage) for stage in range(len(SYSTEMS[system]["stages"]))]
+        keys = {"kind": "run", "task": task, "system": system, "seed": seed, "seconds": self.asked.seconds, "arguments": arguments}
+        if self.found(**keys):
+            return
+        folder = self.out / "runs" / f"{task}-{system}-{seed}"
+        stages, line = SYSTEMS[system]["stages"], dict(keys)
+        steps = [self.steps(task, system, stage) for stage in range(len(stages))]
+        used = [self.train(task, system, stage, steps[stage], seed, folder / f"stage{stage}")[1] for stage in range(len(stages))]
+        model = folder / f"stage{len(stages) - 1}"
+        line.update(steps=steps, used=[round(x, 1) for x in used], decoded={})
+        line["parameters"] = json.loads(self.program("inspect", model, "--json")[0]).get("parameters")
+        if task == "text" and system == "masks":
+            line["nelbo"] = json.loads(self.program("eval", model, self.out / "data/test.txt", "--objective", "mdlm", "--row-length",
+                                                    TASKS[task]["length"], "--draws", 1 if self.asked.tiny else 4, "--limit",
+                                                    2 if self.asked.tiny else 400, "--threads", 1, "--json")[0])
+        ways = SYSTEMS[system].get(task, SYSTEMS[system]["decode"])
+        for name, how in ways.items():
+            for number in DECODE_STEPS[:2] if self.asked.tiny else DECODE_STEPS:
+                rows, seconds = self.texts(task, model, number, how, seed)
+                made = self.scores(task, rows)
+                made.update(seconds=round(seconds, 2), first=rows[0]["completion"][:200])
+                line["decoded"].setdefault(name, {})[str(number)] = made
+        self.note(line)
+
+
+def carries(prompt):
+    left, right = prompt[:-1].split("+")
+    count = carry = 0
+    for a, b in zip(reversed(left), reversed(right)):
+        carry = (int(a) + int(b) + carry) // 10
+        count += carry
+    return count
+
+
+def answer(prompt):
+    left, right = prompt[:-1].split("+")
+    return str(int(left) + int(right)).zfill(len(left) + 1)
+
+
+def share(flags):
+    return sum(flags) / max(1, len(flags))
+
+
+def repeated(texts):
+    """Share of the bigrams of words that the same text has before."""
+    again = every = 0
+    for text in texts:
+        words = text.split()
+        pairs = list(zip(words, words[1:]))
+        again, every = again + len(pairs) - len(set(pairs)), every + len(pairs)
+    return again / max(1, every)
+
+
+class WittenBell:
+    """Counts of bytes with Witten-Bell smoothing: p(b | c) = (n(c b) + kinds(c) p(b | shorter c)) / (n(c) + kinds(c))."""
+
+    def __init__(self, data, order):
+        self.order, self.after = order, [collections.defaultdict(collections.Counter) for _ in range(order)]
+        for length in range(order):
+            for at in range(length, len(data)):
+                self.after[length][data[at - length:at]][data[at]] += 1
+
+    def probability(self, context, byte):
+        p = 1 / 256
+        for length in range(min(len(context), self.order - 1) + 1):
+            seen = self.after[length].get(context[len(context) - length:])
+            if not seen:
+                break
+            total = seen.total()
+            p = (seen[byte] + len(seen) * p) / (total + len(seen))
+        return p
+
+    def bits(self, texts):
+        """Bits per byte of texts, each of which begins without a context."""
+        bits = count = 0
+        for text in texts:
+            data = text.encode() if isinstance(text, str) else text
+            for at, byte in enumerate(data):
+                bits -= math.log2(self.probability(data[max(0, at - self.order + 1):at], byte))
+            count += len(data)
+        return bits / max(1, count)
+
+
+# ---- the tables ----
+COLUMNS = {"stories": ["grammatical", "consistent", "entropy", "different"], "sums": ["right", "long_carries"],
+           "text": ["bits", "repeated", "different"]}
+
+
+def table(bench):
+    for task in TASKS:
+        runs = [line for line in bench.known if line["kind"] == "run" and line["task"] == task]
+        if not runs:
+            continue
+        print(f"\n## {task}\n\n| system | decoding | " + " | ".join(f"{c}, {n}" for c in COLUMNS[task] for n in DECODE_STEPS) + " |")
+        print("|---|---|" + "---|" * (len(COLUMNS[task]) * len(DECODE_STEPS)))
+        for system in SYSTEMS:
+            mine = [line for line in runs if line["system"] == system]
+            for way in mine[0]["decoded"] if mine else ():
+                cells = []
+                for column in COLUMNS[task]:
+                    for number in DECODE_STEPS:
+                        values = [line["decoded"][way][str(number)][column] for line in mine if str(number) in line["decoded"].get(way, {})]
+                        cells.append(f"{statistics.mean(values):.2f} ({min(values):.2f}-{max(values):.2f})" if values else "")
+                print(f"| {system} | {way} | " + " | ".join(cells) + " |")
+        for system in SYSTEMS:
+            mine = [line for line in runs if line["system"] == system]
+            if mine:
+                print(f"\n{system}: {len(mine)} seeds, {mine[0]['parameters']} parameters, steps {mine[0]['steps']}, seconds",
+                      ", ".join(str(round(sum(line["used"]))) for line in mine), *[line["nelbo"] for line in mine if "nelbo" in line])
+
+
+def reference(bench):
+    """The same figures of the held-out text, cut into pieces of as many bytes as samples have."""
+    data = (bench.out / "data/test.txt").read_bytes()
+    pieces = [data[at:at + 120] for at in range(0, len(data) - 120, 120)]
+    print("held-out text: bits", round(bench.counts().bits(pieces), 3), "whole", round(bench.counts().bits([data]), 3),
+          "repeated", round(repeated([piece.decode(errors="replace") for piece in pieces]), 4))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="dllm", help="the program dllm")
+    parser.add_argument("--text", default="shakespeare.txt", help="the text of task text")
+    parser.add_argument("--out", required=True, help="folder of data, runs and results.jsonl")
+    parser.add_argument("--seconds", type=float, default=60, help="user time of the training of a run")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--tiny", action="store_true", help="two steps of each stage, two texts: the machinery alone")
+    parser.add_argument("--table", action="store_true", help="print the tables of results.jsonl")
+    asked = parser.parse_args()
+    asked.tasks, asked.systems = asked.tasks.split(","), asked.systems.split(",")
+    for given, known in ((asked.tasks, TASKS), (asked.systems, SYSTEMS)):
+        for name in given:
+            if name not in known:
+                parser.error(f"{name} is not one of {', '.join(known)}")
+    bench = Bench(asked)
+    if asked.table:
+        table(bench)
+        if (bench.out / "data/test.txt").exists():
+            reference(bench)
+        return 0
+    if asked.tiny:
+        for settings in TASKS.values():
+            settings["count"] = 2
+    bench.prepare()
+    grid = [(task, system, int(seed)) for seed in asked.seeds.split(",") for task in asked.tasks for system in asked.systems]
+    with concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
+        if not asked.tiny:
+            places = [(task, system) for task in asked.tasks for system in asked.systems]
+            list(pool.map(lambda place: [bench.cost(*place, stage) for stage in range(len(SYSTEMS[place[1]]["stages"]))], places))
+        failed = 0
+        for place, run in [(place, pool.submit(bench.run, *place)) for place in grid]:
+            if run.exception():
+                failed += 1
+                print(f"{place} failed: {run.exception()}", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
