@@ -16,7 +16,7 @@ import json
 import math
 import os
 import pathlib
-import random
+import re
 import statistics
 import subprocess
 import sys
@@ -25,15 +25,17 @@ import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 DECODE_STEPS = [1, 4, 16, 64]
-SHORT, LONG = 10, 40  # steps of the two runs from which the seconds of a step follow
+OTHER_STEPS = [16]  # of the second way to decode a system
+SHORT, LONG = 5, 30  # steps of the two runs from which the seconds of a step follow
 
 # What a row of a task is: options of every training, positions that are decoded, and texts of a score.
 TASKS = {
-    "stories": {"data": "stories.jsonl", "vocab": 1024, "batch": 16, "length": 64, "open": 64, "count": 48,
-                "loader": ["--pack", "false", "--eos-block", "64"]},
-    "sums": {"data": "sums.jsonl", "vocab": 264, "batch": 64, "length": 12, "open": 4, "count": 200,
+    "stories": {"data": "stories.jsonl", "vocab": 1024, "batch": 16, "length": 32, "latents": 16, "open": 32, "count": 64,
+                "loader": ["--pack", "false", "--eos-block", "32"]},
+    "sums": {"data": "sums.jsonl", "vocab": 264, "batch": 32, "length": 12, "latents": 8, "open": 4, "count": 200,
              "loader": ["--pack", "false", "--append-eos", "false"]},
-    "text": {"data": "train.txt", "vocab": 512, "batch": 16, "length": 64, "open": 64, "count": 48, "loader": []},
+    "text": {"data": "text.jsonl", "vocab": 512, "batch": 16, "length": 32, "latents": 16, "open": 32, "count": 64,
+             "loader": ["--pack", "false", "--append-eos", "false"]},
 }
 
 # A system is a list of stages (share of the seconds, options) and the ways to decode the last model. Options of a task come
@@ -41,15 +43,42 @@ TASKS = {
 MASKS = ["--objective", "mdlm", "--hidden", "128", "--lr", "3e-3", "--loss-weight", "ones", "--time-sampling", "low_discrepancy"]
 SYSTEMS = {
     "masks": {
-        "stages": [(1.0, MASKS + ["--layers", "5"], {"sums": ["--layers", "3"]})],
+        "stages": [(1.0, MASKS + ["--layers", "4"], {"sums": ["--layers", "3"]})],
         "decode": {"T 1": ["--policy", "ancestral", "--temperature", "1"], "T 0.5": ["--policy", "ancestral", "--temperature", "0.5"]},
         "sums": {"sure first": ["--policy", "low_confidence"]},
     },
     "embedding": {
-        "stages": [(1.0, ["--objective", "embedding", "--hidden", "128", "--layers", "5", "--lr", "3e-3", "--prefix", "0"],
+        "stages": [(1.0, ["--objective", "embedding", "--hidden", "128", "--layers", "4", "--lr", "3e-3", "--prefix", "0"],
                     {"sums": ["--layers", "3"]})],
         "decode": {"ddim": ["--solver", "ddim"], "ddpm": ["--solver", "ddpm"]},
         "sums": {"ddim": ["--solver", "ddim"]},
+    },
+    # The base is a masked model of one layer, whose states the encoder reads.
+    "ldlm": {
+        "stages": [(0.2, MASKS + ["--layers", "1"], {}),
+                   (0.8, ["--objective", "ldlm", "--lr", "1e-3", "--encoder-layer", "-1", "--latents", "{latents}", "--positions", "{length}",
+                          "--latent-dim", "64", "--latent-heads", "4", "--denoiser-depth", "2", "--encoder-warmup", "{half}",
+                          "--time-interval", "{tenth}"], {"sums": ["--prompt", "1", "--holes", "0", "--unconditional", "0"]})],
+        "decode": {"ddim": ["--solver", "ddim", "--encoder-layer", "-1"], "ddpm": ["--solver", "ddpm", "--encoder-layer", "-1"]},
+        "sums": {"ddim": ["--solver", "ddim", "--encoder-layer", "-1"]},
+    },
+    # Half of the seconds make a masked model, and half an adapter for it. Texts begin with five words of held-out rows, since
+    # the adapter reads a prompt.
+    "vfm": {
+        "stages": [(0.5, MASKS + ["--layers", "3"], {}),
+                   (0.5, ["--objective", "vfm", "--lr", "1e-3", "--filler-layers", "1", "--filler-ffn", "256", "--filler-heads", "4",
+                          "--refinement", "true"], {})],
+        "decode": {"sure first": ["--policy", "low_confidence"], "T 1": ["--policy", "ancestral", "--temperature", "1"]},
+        "sums": {"sure first": ["--policy", "low_confidence"]},
+        "prompts": True,
+    },
+    "cola": {
+        "stages": [(1.0, ["--objective", "cola", "--hidden", "128", "--layers", "1", "--lr", "1e-3", "--encoder-layers", "1",
+                          "--decoder-layers", "1", "--prior-layers", "2", "--latent-heads", "4", "--block-length", "8"],
+                    {"sums": ["--block-length", "4"]})],
+        "blocks": {"stories": 4, "text": 4},
+        "decode": {"euler": ["--solver", "euler"], "heun": ["--solver", "heun"]},
+        "sums": {"euler": ["--solver", "euler"]},
     },
 }
 
@@ -57,7 +86,8 @@ SYSTEMS = {
 def train_arguments(task, system, stage):
     share, options, more = SYSTEMS[system]["stages"][stage]
     settings = TASKS[task]
-    return settings["loader"] + [word.format(**settings) for word in options + more.get(task, [])]
+    return settings["loader"] + [word.replace("{latents}", str(settings["latents"])).replace("{length}", str(settings["length"]))
+                                 for word in options + more.get(task, [])]
 
 
 class Bench:
@@ -66,8 +96,8 @@ class Bench:
         self.out = pathlib.Path(asked.out)
         self.out.mkdir(parents=True, exist_ok=True)
         self.lines = self.out / "results.jsonl"
-        self.lock = threading.Lock()
-        self.known = [json.loads(line) for line in self.lines.open()] if self.lines.exists() else []
+        self.lock, self.bytes_of = threading.Lock(), {}
+        self.known = [json.loads(line) for line in self.lines.open()] if self.lines.exists() and not asked.tiny else []
 
     def note(self, line):
         with self.lock:
@@ -101,13 +131,19 @@ class Bench:
         tiny = self.asked.tiny
         if not (made / "stories.jsonl").exists() and "stories" in self.asked.tasks:
             self.program("run", HERE / "stories.lua", "--write", made / "stories.jsonl", "--count", 200 if tiny else 20000)
+            self.program("run", HERE / "stories.lua", "--write", made / "held.jsonl", "--count", 200, "--seed", 77)
+            held = [json.loads(line)["text"] for line in (made / "held.jsonl").open()]
+            write_beginnings(held, made / "stories-begin.jsonl", TASKS["stories"]["count"])
         if not (made / "sums.jsonl").exists() and "sums" in self.asked.tasks:
             self.write_sums(made, 200 if tiny else 60000)
         if not (made / "train.txt").exists() and "text" in self.asked.tasks:
             whole = pathlib.Path(self.asked.text).read_bytes()
             cut = len(whole) * 9 // 10
-            (made / "train.txt").write_bytes(whole[:cut])
             (made / "test.txt").write_bytes(whole[cut:])
+            write_rows(whole[:cut], made / "text.jsonl", 40 if tiny else 1 << 30)
+            pieces = [whole[at:at + 100].decode(errors="replace").split(None, 1)[1] for at in range(cut, len(whole) - 100, 2000)]
+            write_beginnings(pieces, made / "text-begin.jsonl", TASKS["text"]["count"])
+            (made / "train.txt").write_bytes(whole[:cut])
         for task in self.asked.tasks:
             if not (made / f"{task}.json").exists():
                 self.program("tokenizer-train", "--data", made / TASKS[task]["data"], "--out", made / f"{task}.json",
@@ -134,8 +170,8 @@ class Bench:
         words = ["train", "--data", data / settings["data"], "--out", out, "--fresh", "--split", "all", "--seed", seed,
                  "--batch", settings["batch"], "--length", settings["length"], "--steps", steps, "--trainer.schedule", "cosine",
                  "--threads", 1, "--arithmetic", "bf16", "--eval-every", 0, "--eval-batches", 0, "--examples", 0, "--save-every", 0]
-        words += ["--from", f"{out}/../stage{stage - 1}"] if stage else ["--tokenizer", data / f"{task}.json"]
-        words += [word.format(steps=steps) for word in train_arguments(task, system, stage)]
+        words += ["--from", out.parent / f"stage{stage - 1}"] if stage else ["--tokenizer", data / f"{task}.json"]
+        words += [word.format(half=max(1, steps // 2), tenth=max(1, steps // 10)) for word in train_arguments(task, system, stage)]
         return self.program(*words)
 
     def cost(self, task, system, stage):
@@ -167,14 +203,15 @@ class Bench:
         return max(20, round((share * self.asked.seconds - cost["start"]) / cost["step"]))
 
     # ---- scores ----
-    def texts(self, task, model, steps, how, seed):
+    def texts(self, task, system, model, steps, how, seed):
         """Decoded texts; (text, whether its end was decoded) of a story."""
         settings = TASKS[task]
         words = ["generate", model, "--length", settings["open"], "--steps", steps, "--threads", 1, "--quiet", *how]
-        if task == "sums":
+        asked = "asked" if task == "sums" else f"{task}-begin" if SYSTEMS[system].get("prompts") else None
+        if asked:
             with tempfile.TemporaryDirectory() as folder:
                 answers = pathlib.Path(folder) / "answers.jsonl"
-                seconds = self.program(*words, "--prompts", self.out / "data/asked.jsonl", "--out", answers, "--batch", 64,
+                seconds = self.program(*words, "--prompts", self.out / f"data/{asked}.jsonl", "--out", answers, "--batch", 64,
                                        "--slot.seed", seed)[1]
                 rows = sorted((json.loads(line) for line in answers.open()), key=lambda row: row["row"])
         else:
@@ -187,11 +224,13 @@ class Bench:
         if task == "sums":
             right = [row["completion"] == answer(row["prompt"]) for row in rows]
             number = len(right) // 2
-            return {"right": share(right[:number]), "long_carries": share(right[number:])}
-        texts = [row["completion"] for row in rows]
+            digits = [a == b for row in rows for a, b in zip(row["completion"].ljust(4), answer(row["prompt"]))]
+            return {"right": share(right[:number]), "long_carries": share(right[number:]), "digits": share(digits)}
+        texts = [row.get("prompt", "") + row["completion"] for row in rows]
         found = {"repeated": repeated(texts), "different": len(set(texts)) / len(texts)}
+        found["bits"] = self.counts(task).bits(texts)
         if task == "text":
-            return {"bits": self.counts().bits(texts), **found}
+            return found
         ends = "<|endoftext|>"
         texts = [text + (ends if row["finish"] != "full" and ends not in text else "") for text, row in zip(texts, rows)]
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -200,11 +239,17 @@ class Bench:
             checked = json.loads(self.program("run", HERE / "stories.lua", "--check", file.name)[0])
         return {key: checked[key] for key in ("grammatical", "consistent", "entropy", "sentences")} | found
 
-    def counts(self):
+    def counts(self, task):
+        """Counts of the bytes that a task learns from."""
         with self.lock:
-            if not hasattr(self, "model_of_bytes"):
-                self.model_of_bytes = WittenBell((self.out / "data/train.txt").read_bytes(), 5)
-        return self.model_of_bytes
+            if task not in self.bytes_of:
+                data = (self.out / "data" / TASKS[task]["data"])
+                if task == "stories":
+                    text = "\n".join(json.loads(line)["text"] for line in data.open().readlines()[:4000]).encode()
+                else:
+                    text = (self.out / "data/train.txt").read_bytes()
+                self.bytes_of[task] = WittenBell(text, 5)
+        return self.bytes_of[task]
 
     def run(self, task, system, seed):
         arguments = [train_arguments(task, system, stage) for stage in range(len(SYSTEMS[system]["stages"]))]
@@ -223,13 +268,33 @@ class Bench:
                                                     TASKS[task]["length"], "--draws", 1 if self.asked.tiny else 4, "--limit",
                                                     2 if self.asked.tiny else 400, "--threads", 1, "--json")[0])
         ways = SYSTEMS[system].get(task, SYSTEMS[system]["decode"])
-        for name, how in ways.items():
-            for number in DECODE_STEPS[:2] if self.asked.tiny else DECODE_STEPS:
-                rows, seconds = self.texts(task, model, number, how, seed)
+        for at, (name, how) in enumerate(ways.items()):
+            for number in DECODE_STEPS[:2] if self.asked.tiny else DECODE_STEPS if at == 0 else OTHER_STEPS:
+                blocks = SYSTEMS[system].get("blocks", {}).get(task, 1)  # policy cola takes the steps of a block
+                if number < blocks:
+                    continue
+                rows, seconds = self.texts(task, system, model, number // blocks, how, seed)
                 made = self.scores(task, rows)
-                made.update(seconds=round(seconds, 2), first=rows[0]["completion"][:200])
+                made.update(passes=statistics.mean(row["nfe"] for row in rows), seconds=round(seconds, 2), first=rows[0]["completion"][:200])
                 line["decoded"].setdefault(name, {})[str(number)] = made
         self.note(line)
+
+
+def write_rows(data, path, count):
+    """Rows of 256 bytes, more than 32 tokens, which begin with a word and overlap: no row of a loader holds two texts."""
+    starts = [match.start() for match in re.finditer(rb"(?<=\s)\S", data)]
+    rows, last = [], -64
+    for at in starts:
+        if at - last >= 64 and at + 256 <= len(data) and len(rows) < count:
+            rows.append(json.dumps({"text": data[at:at + 256].decode()}) + "\n")
+            last = at
+    path.write_text("".join(rows))
+
+
+def write_beginnings(texts, path, count):
+    """The first five words of texts."""
+    found = [re.match(r"(?:\S+\s+){4}\S+", text) for text in texts]
+    path.write_text("".join(json.dumps({"prompt": match.group()}) + "\n" for match in found[:count] if match))
 
 
 def carries(prompt):
@@ -291,7 +356,7 @@ class WittenBell:
 
 
 # ---- the tables ----
-COLUMNS = {"stories": ["grammatical", "consistent", "entropy", "different"], "sums": ["right", "long_carries"],
+COLUMNS = {"stories": ["grammatical", "consistent", "bits", "repeated", "entropy", "different"], "sums": ["right", "long_carries", "digits"],
            "text": ["bits", "repeated", "different"]}
 
 
@@ -319,11 +384,13 @@ def table(bench):
 
 
 def reference(bench):
-    """The same figures of the held-out text, cut into pieces of as many bytes as samples have."""
+    """The same figures of held-out text, cut into pieces of about as many bytes as samples have."""
     data = (bench.out / "data/test.txt").read_bytes()
-    pieces = [data[at:at + 120] for at in range(0, len(data) - 120, 120)]
-    print("held-out text: bits", round(bench.counts().bits(pieces), 3), "whole", round(bench.counts().bits([data]), 3),
-          "repeated", round(repeated([piece.decode(errors="replace") for piece in pieces]), 4))
+    pieces = [data[at:at + 64].decode(errors="replace") for at in range(0, len(data) - 64, 64)]
+    stories = [json.loads(line)["text"][:120] for line in (bench.out / "data/held.jsonl").open()]
+    print(f"\nheld-out text: {bench.counts('text').bits(pieces):.3f} bits per byte in pieces, {bench.counts('text').bits([data]):.3f} as one,",
+          f"repeated {repeated(pieces):.4f}\nheld-out stories: {bench.counts('stories').bits(stories):.3f} bits per byte,",
+          f"repeated {repeated(stories):.4f}")
 
 
 def main():
