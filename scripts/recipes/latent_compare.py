@@ -57,23 +57,23 @@ SYSTEMS = {
     "ldlm": {
         "stages": [(0.2, MASKS + ["--layers", "1"], {}),
                    (0.8, ["--objective", "ldlm", "--lr", "1e-3", "--encoder-layer", "-1", "--latents", "{latents}", "--positions", "{length}",
-                          "--latent-dim", "64", "--latent-heads", "4", "--denoiser-depth", "2", "--encoder-warmup", "{half}",
-                          "--time-interval", "{tenth}"], {"sums": ["--prompt", "1", "--holes", "0", "--unconditional", "0"]})],
-        "decode": {"ddim": ["--solver", "ddim", "--encoder-layer", "-1"], "ddpm": ["--solver", "ddpm", "--encoder-layer", "-1"]},
-        "sums": {"ddim": ["--solver", "ddim", "--encoder-layer", "-1"]},
+                          "--latent-dim", "64", "--latent-heads", "4", "--denoiser-depth", "2", "--encoder-warmup", "{steps}",
+                          "--decoder-noise", "0.5", "--time-interval", "{tenth}"], {"sums": ["--prompt", "1", "--holes", "0", "--unconditional", "0"]})],
+        "decode": {"ddim": ["--solver", "ddim"], "ddpm": ["--solver", "ddpm"]},
+        "sums": {"ddim": ["--solver", "ddim"]},
     },
-    # Half of the seconds make a masked model, and half an adapter for it. Texts begin with five words of held-out rows, since
+    # Half of the seconds make a masked model, and half train it with an adapter. Texts begin with five words of held-out rows, since
     # the adapter reads a prompt.
     "vfm": {
         "stages": [(0.5, MASKS + ["--layers", "3"], {}),
                    (0.5, ["--objective", "vfm", "--lr", "1e-3", "--filler-layers", "1", "--filler-ffn", "256", "--filler-heads", "4",
-                          "--refinement", "true"], {})],
+                          "--refinement", "true", "--objective.train-base", "true"], {})],
         "decode": {"sure first": ["--policy", "low_confidence"], "T 1": ["--policy", "ancestral", "--temperature", "1"]},
         "sums": {"sure first": ["--policy", "low_confidence"]},
         "prompts": True,
     },
     "cola": {
-        "stages": [(1.0, ["--objective", "cola", "--hidden", "128", "--layers", "1", "--lr", "1e-3", "--encoder-layers", "1",
+        "stages": [(1.0, ["--objective", "cola", "--hidden", "128", "--layers", "1", "--lr", "3e-3", "--encoder-layers", "1",
                           "--decoder-layers", "1", "--prior-layers", "2", "--latent-heads", "4", "--block-length", "8"],
                     {"sums": ["--block-length", "4"]})],
         "blocks": {"stories": 4, "text": 4},
@@ -171,7 +171,7 @@ class Bench:
                  "--batch", settings["batch"], "--length", settings["length"], "--steps", steps, "--trainer.schedule", "cosine",
                  "--threads", 1, "--arithmetic", "bf16", "--eval-every", 0, "--eval-batches", 0, "--examples", 0, "--save-every", 0]
         words += ["--from", out.parent / f"stage{stage - 1}"] if stage else ["--tokenizer", data / f"{task}.json"]
-        words += [word.format(half=max(1, steps // 2), tenth=max(1, steps // 10)) for word in train_arguments(task, system, stage)]
+        words += [word.format(steps=steps, tenth=max(1, steps // 10)) for word in train_arguments(task, system, stage)]
         return self.program(*words)
 
     def cost(self, task, system, stage):
@@ -206,8 +206,9 @@ class Bench:
     def texts(self, task, system, model, steps, how, seed):
         """Decoded texts; (text, whether its end was decoded) of a story."""
         settings = TASKS[task]
-        words = ["generate", model, "--length", settings["open"], "--steps", steps, "--threads", 1, "--quiet", *how]
-        asked = "asked" if task == "sums" else f"{task}-begin" if SYSTEMS[system].get("prompts") else None
+        begun = task != "sums" and SYSTEMS[system].get("prompts")  # five words are about 8 tokens
+        words = ["generate", model, "--length", settings["open"] - (8 if begun else 0), "--steps", steps, "--threads", 1, "--quiet", *how]
+        asked = "asked" if task == "sums" else f"{task}-begin" if begun else None
         if asked:
             with tempfile.TemporaryDirectory() as folder:
                 answers = pathlib.Path(folder) / "answers.jsonl"
@@ -226,9 +227,10 @@ class Bench:
             number = len(right) // 2
             digits = [a == b for row in rows for a, b in zip(row["completion"].ljust(4), answer(row["prompt"]))]
             return {"right": share(right[:number]), "long_carries": share(right[number:]), "digits": share(digits)}
-        texts = [row.get("prompt", "") + row["completion"] for row in rows]
+        prompts = [row.get("prompt", "") for row in rows]
+        texts = [prompt + row["completion"] for prompt, row in zip(prompts, rows)]
         found = {"repeated": repeated(texts), "different": len(set(texts)) / len(texts)}
-        found["bits"] = self.counts(task).bits(texts)
+        found["bits"] = self.counts(task).bits(texts, prompts)
         if task == "text":
             return found
         ends = "<|endoftext|>"
@@ -344,14 +346,15 @@ class WittenBell:
             p = (seen[byte] + len(seen) * p) / (total + len(seen))
         return p
 
-    def bits(self, texts):
-        """Bits per byte of texts, each of which begins without a context."""
+    def bits(self, texts, prompts=None):
+        """Bits per byte of texts, each of which begins without a context, or after a prompt that does not count."""
         bits = count = 0
-        for text in texts:
+        for text, prompt in zip(texts, prompts or [""] * len(texts)):
             data = text.encode() if isinstance(text, str) else text
-            for at, byte in enumerate(data):
-                bits -= math.log2(self.probability(data[max(0, at - self.order + 1):at], byte))
-            count += len(data)
+            first = len(prompt.encode())
+            for at in range(first, len(data)):
+                bits -= math.log2(self.probability(data[max(0, at - self.order + 1):at], data[at]))
+            count += len(data) - first
         return bits / max(1, count)
 
 
