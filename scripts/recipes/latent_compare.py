@@ -12,6 +12,7 @@ repeated. Seconds are user time of the child process, with one thread. A system 
 import argparse
 import collections
 import concurrent.futures
+import copy
 import json
 import math
 import os
@@ -44,7 +45,8 @@ MASKS = ["--objective", "mdlm", "--hidden", "128", "--lr", "3e-3", "--loss-weigh
 SYSTEMS = {
     "masks": {
         "stages": [(1.0, MASKS + ["--layers", "4"], {"sums": ["--layers", "3"]})],
-        "decode": {"T 1": ["--policy", "ancestral", "--temperature", "1"], "T 0.5": ["--policy", "ancestral", "--temperature", "0.5"]},
+        "decode": {"T 1": ["--policy", "ancestral", "--temperature", "1"], "T 0.5": ["--policy", "ancestral", "--temperature", "0.5"],
+                   "sure first, after five words": ["--policy", "low_confidence"]},
         "sums": {"sure first": ["--policy", "low_confidence"]},
     },
     "embedding": {
@@ -108,7 +110,7 @@ class Bench:
 
     def found(self, **keys):
         with self.lock:
-            return next((line for line in self.known if all(line.get(k) == v for k, v in keys.items())), None)
+            return next((line for line in reversed(self.known) if all(line.get(k) == v for k, v in keys.items())), None)
 
     def program(self, *words):
         """Runs the program and returns (its output, seconds of user time)."""
@@ -203,11 +205,11 @@ class Bench:
         return max(20, round((share * self.asked.seconds - cost["start"]) / cost["step"]))
 
     # ---- scores ----
-    def texts(self, task, system, model, steps, how, seed):
+    def texts(self, task, begun, model, steps, how, seed):
         """Decoded texts; (text, whether its end was decoded) of a story."""
         settings = TASKS[task]
-        begun = task != "sums" and SYSTEMS[system].get("prompts")  # five words are about 8 tokens
-        words = ["generate", model, "--length", settings["open"] - (8 if begun else 0), "--steps", steps, "--threads", 1, "--quiet", *how]
+        words = ["generate", model, "--length", settings["open"] - (8 if begun else 0),  # five words are about 8 tokens
+                 "--steps", steps, "--threads", 1, "--quiet", *how]
         asked = "asked" if task == "sums" else f"{task}-begin" if begun else None
         if asked:
             with tempfile.TemporaryDirectory() as folder:
@@ -254,32 +256,48 @@ class Bench:
         return self.bytes_of[task]
 
     def run(self, task, system, seed):
-        arguments = [train_arguments(task, system, stage) for stage in range(len(SYSTEMS[system]["stages"]))]
-        keys = {"kind": "run", "task": task, "system": system, "seed": seed, "seconds": self.asked.seconds, "arguments": arguments}
-        if self.found(**keys):
-            return
+        """Trains and decodes a system. A line of an earlier call is kept, and ways to decode that it lacks are added."""
+        stages = SYSTEMS[system]["stages"]
+        keys = {"kind": "run", "task": task, "system": system, "seed": seed, "seconds": self.asked.seconds,
+                "arguments": [train_arguments(task, system, stage) for stage in range(len(stages))]}
         folder = self.out / "runs" / f"{task}-{system}-{seed}"
-        stages, line = SYSTEMS[system]["stages"], dict(keys)
-        steps = [self.steps(task, system, stage) for stage in range(len(stages))]
-        used = [self.train(task, system, stage, steps[stage], seed, folder / f"stage{stage}")[1] for stage in range(len(stages))]
         model = folder / f"stage{len(stages) - 1}"
+        ways = SYSTEMS[system].get(task, SYSTEMS[system]["decode"])
+        line = copy.deepcopy(self.found(**keys)) or self.trained(keys, folder, model)
+        missing = [name for name in ways if name not in line["decoded"]]
+        for name in missing:
+            line["decoded"][name] = self.decoded(task, system, name, ways[name], model, seed)
+        if missing:
+            self.note(line)
+
+    def trained(self, keys, folder, model):
+        task, system, seed = keys["task"], keys["system"], keys["seed"]
+        stages, line = range(len(SYSTEMS[system]["stages"])), dict(keys)
+        steps = [self.steps(task, system, stage) for stage in stages]
+        used = [self.train(task, system, stage, steps[stage], seed, folder / f"stage{stage}")[1] for stage in stages]
         line.update(steps=steps, used=[round(x, 1) for x in used], decoded={})
         line["parameters"] = json.loads(self.program("inspect", model, "--json")[0]).get("parameters")
         if task == "text" and system == "masks":
+            draws, limit = (1, 2) if self.asked.tiny else (4, 400)
             line["nelbo"] = json.loads(self.program("eval", model, self.out / "data/test.txt", "--objective", "mdlm", "--row-length",
-                                                    TASKS[task]["length"], "--draws", 1 if self.asked.tiny else 4, "--limit",
-                                                    2 if self.asked.tiny else 400, "--threads", 1, "--json")[0])
-        ways = SYSTEMS[system].get(task, SYSTEMS[system]["decode"])
-        for at, (name, how) in enumerate(ways.items()):
-            for number in DECODE_STEPS[:2] if self.asked.tiny else DECODE_STEPS if at == 0 else OTHER_STEPS:
-                blocks = SYSTEMS[system].get("blocks", {}).get(task, 1)  # policy cola takes the steps of a block
-                if number < blocks:
-                    continue
-                rows, seconds = self.texts(task, system, model, number // blocks, how, seed)
-                made = self.scores(task, rows)
-                made.update(passes=statistics.mean(row["nfe"] for row in rows), seconds=round(seconds, 2), first=rows[0]["completion"][:200])
-                line["decoded"].setdefault(name, {})[str(number)] = made
-        self.note(line)
+                                                    TASKS[task]["length"], "--draws", draws, "--limit", limit, "--threads", 1,
+                                                    "--json")[0])
+        return line
+
+    def decoded(self, task, system, name, how, model, seed):
+        """Scores of the texts of each number of steps: all numbers for the first way and after five words, else one number."""
+        begun = task != "sums" and (SYSTEMS[system].get("prompts") or "five words" in name)
+        ways = list(SYSTEMS[system].get(task, SYSTEMS[system]["decode"]))
+        numbers = DECODE_STEPS if name == ways[0] or "five words" in name else OTHER_STEPS
+        blocks = SYSTEMS[system].get("blocks", {}).get(task, 1)  # policy cola takes the steps of a block
+        made = {}
+        for number in DECODE_STEPS[2:3] if self.asked.tiny else numbers:
+            if number < blocks:
+                continue
+            rows, seconds = self.texts(task, begun, model, number // blocks, how, seed)
+            made[str(number)] = self.scores(task, rows) | {"passes": statistics.mean(row["nfe"] for row in rows),
+                                                           "seconds": round(seconds, 2), "first": rows[0]["completion"][:200]}
+        return made
 
 
 def write_rows(data, path, count):
@@ -359,31 +377,40 @@ class WittenBell:
 
 
 # ---- the tables ----
-COLUMNS = {"stories": ["grammatical", "consistent", "bits", "repeated", "entropy", "different"], "sums": ["right", "long_carries", "digits"],
-           "text": ["bits", "repeated", "different"]}
+COLUMNS = {"stories": ["bits", "grammatical", "consistent", "repeated", "entropy", "different"],
+           "sums": ["right", "long_carries", "digits"], "text": ["bits", "repeated", "different"]}
+DIGITS = {"bits": 2, "entropy": 2, "different": 2, "repeated": 3, "grammatical": 3, "consistent": 3, "right": 3, "long_carries": 3, "digits": 3}
 
 
 def table(bench):
+    """Means over the seeds, of 1, 4, 16 and 64 steps where they were decoded; the range is that of 16 steps."""
     for task in TASKS:
-        runs = [line for line in bench.known if line["kind"] == "run" and line["task"] == task]
+        last = {(line["system"], line["seed"]): line for line in bench.known if line["kind"] == "run" and line["task"] == task}
+        runs = [last[key] for key in sorted(last)]
         if not runs:
             continue
-        print(f"\n## {task}\n\n| system | decoding | " + " | ".join(f"{c}, {n}" for c in COLUMNS[task] for n in DECODE_STEPS) + " |")
-        print("|---|---|" + "---|" * (len(COLUMNS[task]) * len(DECODE_STEPS)))
+        first, *others = COLUMNS[task]
+        print(f"\n{task}\n\n| system | decoding | steps | {first} | range | " + " | ".join(others) + " |")
+        print("|---|---|---|---|---|" + "---|" * len(others))
         for system in SYSTEMS:
             mine = [line for line in runs if line["system"] == system]
             for way in mine[0]["decoded"] if mine else ():
-                cells = []
-                for column in COLUMNS[task]:
-                    for number in DECODE_STEPS:
-                        values = [line["decoded"][way][str(number)][column] for line in mine if str(number) in line["decoded"].get(way, {})]
-                        cells.append(f"{statistics.mean(values):.2f} ({min(values):.2f}-{max(values):.2f})" if values else "")
-                print(f"| {system} | {way} | " + " | ".join(cells) + " |")
+                decoded = [line["decoded"][way] for line in mine]
+                numbers = [str(number) for number in DECODE_STEPS if str(number) in decoded[0]]
+                cells = [", ".join(f"{statistics.mean(made[n][column] for made in decoded):.{DIGITS[column]}f}" for n in numbers)
+                         for column in COLUMNS[task]]
+                spread = sorted(made["16"][first] for made in decoded) if "16" in numbers else [0]
+                cells.insert(1, f"{spread[0]:.{DIGITS[first]}f} to {spread[-1]:.{DIGITS[first]}f}")
+                print(f"| {system} | {way} | {', '.join(numbers)} | " + " | ".join(cells) + " |")
+        print("\n| system | parameters | updates | seconds | seeds |\n|---|---|---|---|---|")
         for system in SYSTEMS:
             mine = [line for line in runs if line["system"] == system]
             if mine:
-                print(f"\n{system}: {len(mine)} seeds, {mine[0]['parameters']} parameters, steps {mine[0]['steps']}, seconds",
-                      ", ".join(str(round(sum(line["used"]))) for line in mine), *[line["nelbo"] for line in mine if "nelbo" in line])
+                print(f"| {system} | {mine[0]['parameters'] / 1e6:.2f} M | {' + '.join(map(str, mine[0]['steps']))} |",
+                      ", ".join(f"{sum(line['used']):.0f}" for line in mine), f"| {len(mine)} |")
+        for line in runs:
+            if "nelbo" in line:
+                print("nelbo", line["seed"], json.dumps(line["nelbo"]))
 
 
 def reference(bench):
