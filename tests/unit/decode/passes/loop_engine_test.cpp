@@ -138,7 +138,7 @@ TEST(LoopEngine, GraphsDoNotGrowWithSteps) {
   const auto model = tiny_model();
   const auto sizes = [&](int64_t steps) {
     Options options(decoder_schema("spd"));
-    const auto schedule = schedule_of(options);
+    const auto schedule = schedule_of(options, model->config());
     const auto policy = make_policy("spd", policy_setup(*model, options, *schedule));
     graph::Graph graph;
     build_loop(graph, *model, *policy->loop().rule,
@@ -157,7 +157,7 @@ TEST(LoopEngine, CachesAreWrittenInPlace) {
   const auto model = tiny_model();
   const auto arena = [&](int64_t cache_rows) {
     Options options(decoder_schema("spd"));
-    const auto schedule = schedule_of(options);
+    const auto schedule = schedule_of(options, model->config());
     const auto policy = make_policy("spd", policy_setup(*model, options, *schedule));
     auto graph = std::make_shared<graph::Graph>();
     build_loop(*graph, *model, *policy->loop().rule,

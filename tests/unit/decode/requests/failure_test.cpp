@@ -139,7 +139,7 @@ TEST(Failure, StepsAreTakenOnCopiesOfTheSameClass) {
   for (const std::string& name : policy_names()) {
     const auto model = policy_model(name);
     const Options options(decoder_schema(name));
-    const auto schedule = schedule_of(options);
+    const auto schedule = schedule_of(options, model->config());
     const auto policy = make_policy(name, policy_setup(*model, options, *schedule));
     Request request;
     request.ids.assign(8, kMask);
