@@ -186,9 +186,9 @@ func (o AdapterOptions) values() (map[string]any, error) {
 // GeneratorOptions has the options of kind "generator". What is not set keeps its default.
 type GeneratorOptions struct {
 	// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of auto,
-	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
-	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence,
-	// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+	// ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
+	// embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
+	// low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
 
 	// The settings in generation_config.json hold where a request sets nothing. Default: true.
@@ -265,9 +265,10 @@ type RequestOptions struct {
 	Grammar string `json:"grammar,omitzero"`
 
 	// Which open positions are decided in a step; auto: the policy that the model was trained for. Default: auto; one of
-	// auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
-	// embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
-	// low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+	// auto, ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim, diffusion_gemma, dream,
+	// editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2,
+	// llada22, low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform,
+	// wedlm.
 	Policy string `json:"policy,omitzero"`
 
 	// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
@@ -370,7 +371,7 @@ func (o RequestOptions) values() (map[string]any, error) {
 // DecoderOptions has the options of kind "decoder". What is not set keeps its default.
 type DecoderOptions struct {
 	// Which open positions are decided in a step. Default: low_confidence; one of ancestral, autoregressive, bd3lm,
-	// confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding, entropy_bound, factor,
+	// cola, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding, entropy_bound, factor,
 	// fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block, nemotron,
 	// random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
@@ -562,9 +563,9 @@ type QueueOptions struct {
 	Kept *int `json:"kept,omitzero"`
 
 	// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of auto,
-	// ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
-	// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence,
-	// multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+	// ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
+	// embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
+	// low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 	Policy string `json:"policy,omitzero"`
 
 	// The settings in generation_config.json hold where a request sets nothing. Default: true.
@@ -838,6 +839,16 @@ func (o Bd3lmPolicy) values() (map[string]any, error) {
 	return policyValues("bd3lm", o)
 }
 
+// ColaPolicy has policy cola of a request or a decoder, with its own options. What is not set keeps its default.
+type ColaPolicy struct {
+	// Keeps K and V of the blocks before in the prior; false: every step computes them again. Default: true.
+	PrefixCache *bool `json:"prefix_cache,omitzero"`
+}
+
+func (o ColaPolicy) values() (map[string]any, error) {
+	return policyValues("cola", o)
+}
+
 // ConfidenceRemaskingPolicy has policy confidence_remasking of a request or a decoder, with its own options. What is
 // not set keeps its default.
 type ConfidenceRemaskingPolicy struct {
@@ -1051,10 +1062,7 @@ func (o HierarchyPolicy) values() (map[string]any, error) {
 }
 
 // LatentPolicy has policy latent of a request or a decoder, with its own options. What is not set keeps its default.
-type LatentPolicy struct {
-	// Layer of the base whose states the denoiser reads of a prompt, as in training. Default: -3; -1048576 to 1048576.
-	EncoderLayer *int `json:"encoder_layer,omitzero"`
-}
+type LatentPolicy struct{}
 
 func (o LatentPolicy) values() (map[string]any, error) {
 	return policyValues("latent", o)

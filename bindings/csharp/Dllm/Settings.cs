@@ -363,7 +363,7 @@ namespace Dllm
     public sealed class GeneratorOptions : Options
     {
         /// <summary>Policy of requests that name none; auto: the policy that the model was trained for. Default:
-        /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
+        /// auto; one of auto, ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim,
         /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
         /// frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
@@ -530,7 +530,7 @@ namespace Dllm
         }
 
         /// <summary>Which open positions are decided in a step; auto: the policy that the model was trained for.
-        /// Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
+        /// Default: auto; one of auto, ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim,
         /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
         /// frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
@@ -751,10 +751,10 @@ namespace Dllm
     public sealed class DecoderOptions : Options
     {
         /// <summary>Which open positions are decided in a step. Default: low_confidence; one of ancestral,
-        /// autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
-        /// entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
-        /// low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform,
-        /// wedlm.</summary>
+        /// autoregressive, bd3lm, cola, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
+        /// embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2,
+        /// llada22, low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold,
+        /// uniform, wedlm.</summary>
         public string Policy
         {
             get => Value<string>("policy");
@@ -1159,7 +1159,7 @@ namespace Dllm
         }
 
         /// <summary>Policy of requests that name none; auto: the policy that the model was trained for. Default:
-        /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim,
+        /// auto; one of auto, ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim,
         /// diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting,
         /// frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar,
         /// self_speculation, spd, threshold, uniform, wedlm.</summary>
@@ -1711,6 +1711,22 @@ namespace Dllm
         }
     }
 
+    /// <summary>Has policy cola of a request or a decoder, with its own options. What is not set keeps its
+    /// default.</summary>
+    public sealed class ColaPolicy : Options
+    {
+        /// <summary>The policy with its defaults.</summary>
+        public ColaPolicy() { Put("policy", "cola"); }
+
+        /// <summary>Keeps K and V of the blocks before in the prior; false: every step computes them again.
+        /// Default: true.</summary>
+        public bool? PrefixCache
+        {
+            get => Value<bool?>("prefix_cache");
+            set => Put("prefix_cache", value);
+        }
+    }
+
     /// <summary>Has policy confidence_remasking of a request or a decoder, with its own options. What is not set
     /// keeps its default.</summary>
     public sealed class ConfidenceRemaskingPolicy : Options
@@ -2076,14 +2092,6 @@ namespace Dllm
     {
         /// <summary>The policy with its defaults.</summary>
         public LatentPolicy() { Put("policy", "latent"); }
-
-        /// <summary>Layer of the base whose states the denoiser reads of a prompt, as in training. Default: -3;
-        /// -1048576 to 1048576.</summary>
-        public long? EncoderLayer
-        {
-            get => Value<long?>("encoder_layer");
-            set => Put("encoder_layer", value);
-        }
     }
 
     /// <summary>Has policy llada2 of a request or a decoder, with its own options. What is not set keeps its

@@ -88,8 +88,8 @@ const KEYWORDS = (
 """,
     generator = """
 - `policy::String`: Policy of requests that name none; auto: the policy that the model was trained for. Default: auto;
-  one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
-  embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
+  one of auto, ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim, diffusion_gemma, dream,
+  editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
   low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 - `defaults::Bool`: The settings in generation_config.json hold where a request sets nothing. Default: true.
 - `slots::Int`: Most requests at a time. Default: 256; 1 to 65536.
@@ -124,9 +124,10 @@ const KEYWORDS = (
 - `grammar::String`: The whole answer matches this grammar (GBNF, as llama.cpp reads it), whose rules contain
   themselves at most 4 times; empty: any text. Default: empty.
 - `policy::String`: Which open positions are decided in a step; auto: the policy that the model was trained for.
-  Default: auto; one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma,
-  dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2,
-  llada22, low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+  Default: auto; one of auto, ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim,
+  diffusion_gemma, dream, editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy,
+  latent, llada2, llada22, low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold,
+  uniform, wedlm.
 - `steps::Int`: Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
 - `block_length::Int`: Positions of a block, which are decided before the next block begins; 0: all in one block.
   Default: 0; 0 to 16777216.
@@ -174,9 +175,9 @@ const KEYWORDS = (
 """,
     decoder = """
 - `policy::String`: Which open positions are decided in a step. Default: low_confidence; one of ancestral,
-  autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding, entropy_bound,
-  factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence, multi_block,
-  nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
+  autoregressive, bd3lm, cola, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow, embedding,
+  entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22, low_confidence,
+  multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 - `steps::Int`: Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
 - `block_length::Int`: Positions of a block, which are decided before the next block begins; 0: all in one block.
   Default: 0; 0 to 16777216.
@@ -257,8 +258,8 @@ const KEYWORDS = (
 - `kept::Int`: Most requests that are over and were not removed. The oldest is removed first. Default: 1024; 1 to
   16777216.
 - `policy::String`: Policy of requests that name none; auto: the policy that the model was trained for. Default: auto;
-  one of auto, ancestral, autoregressive, bd3lm, confidence_remasking, credit, ddim, diffusion_gemma, dream, editflow,
-  embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
+  one of auto, ancestral, autoregressive, bd3lm, cola, confidence_remasking, credit, ddim, diffusion_gemma, dream,
+  editflow, embedding, entropy_bound, factor, fast_dllm_v2, first_hitting, frechet, hierarchy, latent, llada2, llada22,
   low_confidence, multi_block, nemotron, random, remdm, sdar, self_speculation, spd, threshold, uniform, wedlm.
 - `defaults::Bool`: The settings in generation_config.json hold where a request sets nothing. Default: true.
 - `adapter_folders::Vector{String}`: Further adapters, NAME=FOLDER, which are loaded when a request names them. Then
@@ -365,6 +366,11 @@ Policy `bd3lm` adds:
 - `compat_pad::Int`: Token id of padding: no position sees it in the blocks before the current one, as in dllm. It
   excludes a cache. -1: none. Default: -1; -1 to 1073741824.
 
+Policy `cola` adds:
+
+- `prefix_cache::Bool`: Keeps K and V of the blocks before in the prior; false: every step computes them again.
+  Default: true.
+
 Policy `confidence_remasking` adds:
 
 - `revise::String`: The score of a decided token. none: it stays; stored: its probability when it was decided;
@@ -453,11 +459,6 @@ Policy `hierarchy` adds:
 - `threshold::Real`: Candidates of at least this probability are decided. Default: 0.9; 0 to 1.
 - `low_threshold::Real`: The most confident candidate of a run of open positions is decided above this. Default: 0.4;
   0 to 1.
-
-Policy `latent` adds:
-
-- `encoder_layer::Int`: Layer of the base whose states the denoiser reads of a prompt, as in training. Default: -3;
-  -1048576 to 1048576.
 
 Policy `llada2` adds:
 

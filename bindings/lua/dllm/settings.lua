@@ -128,7 +128,7 @@
 --- Settings of dllm.generator.
 ---@class (exact) dllm.GeneratorSettings
 --- Policy of requests that name none; auto: the policy that the model was trained for. [auto]
----@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"embedding"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"latent"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
+---@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"cola"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"embedding"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"latent"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
 --- The settings in generation_config.json hold where a request sets nothing. [true]
 ---@field defaults? boolean
 --- Most requests at a time. [256]
@@ -184,7 +184,7 @@
 ---@field grammar? string
 --- Which open positions are decided in a step; auto: the policy that the model was trained for.
 --- [auto]
----@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"embedding"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"latent"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
+---@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"cola"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"embedding"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"latent"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
 --- Denoising steps of a request, spread evenly over its blocks. [64]
 ---@field steps? integer
 --- Positions of a block, which are decided before the next block begins; 0: all in one block. [0]
@@ -267,6 +267,9 @@
 --- bd3lm: Token id of padding: no position sees it in the blocks before the current one, as in
 --- dllm. It excludes a cache. -1: none. [-1]
 ---@field compat_pad? integer
+--- cola: Keeps K and V of the blocks before in the prior; false: every step computes them again.
+--- [true]
+---@field prefix_cache? boolean
 --- confidence_remasking: The score of a decided token. none: it stays; stored: its probability when
 --- it was decided; rescore: its probability now, which masked training does not teach. [stored]
 ---@field revise? "none"|"stored"|"rescore"
@@ -367,8 +370,6 @@
 ---@field delta? number
 --- hierarchy: The most confident candidate of a run of open positions is decided above this. [0.4]
 ---@field low_threshold? number
---- latent: Layer of the base whose states the denoiser reads of a prompt, as in training. [-3]
----@field encoder_layer? integer
 --- llada2: A committed token of the block is replaced when another is more probable than this
 --- (LLaDA2.1: 0.9); 1: never. [1]
 ---@field editing_threshold? number
@@ -474,7 +475,7 @@
 --- Most requests that are over and were not removed. The oldest is removed first. [1024]
 ---@field kept? integer
 --- Policy of requests that name none; auto: the policy that the model was trained for. [auto]
----@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"embedding"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"latent"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
+---@field policy? "auto"|"ancestral"|"autoregressive"|"bd3lm"|"cola"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"embedding"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"latent"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
 --- The settings in generation_config.json hold where a request sets nothing. [true]
 ---@field defaults? boolean
 --- Further adapters, NAME=FOLDER, which are loaded when a request names them. Then the decoder
@@ -499,7 +500,7 @@
 --- Settings of dllm.decoder.
 ---@class (exact) dllm.DecoderSettings
 --- Which open positions are decided in a step. [low_confidence]
----@field policy? "ancestral"|"autoregressive"|"bd3lm"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"embedding"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"latent"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
+---@field policy? "ancestral"|"autoregressive"|"bd3lm"|"cola"|"confidence_remasking"|"credit"|"ddim"|"diffusion_gemma"|"dream"|"editflow"|"embedding"|"entropy_bound"|"factor"|"fast_dllm_v2"|"first_hitting"|"frechet"|"hierarchy"|"latent"|"llada2"|"llada22"|"low_confidence"|"multi_block"|"nemotron"|"random"|"remdm"|"sdar"|"self_speculation"|"spd"|"threshold"|"uniform"|"wedlm"
 --- Denoising steps of a request, spread evenly over its blocks. [64]
 ---@field steps? integer
 --- Positions of a block, which are decided before the next block begins; 0: all in one block. [0]
@@ -599,6 +600,9 @@
 --- bd3lm: Token id of padding: no position sees it in the blocks before the current one, as in
 --- dllm. It excludes a cache. -1: none. [-1]
 ---@field compat_pad? integer
+--- cola: Keeps K and V of the blocks before in the prior; false: every step computes them again.
+--- [true]
+---@field prefix_cache? boolean
 --- confidence_remasking: The score of a decided token. none: it stays; stored: its probability when
 --- it was decided; rescore: its probability now, which masked training does not teach. [stored]
 ---@field revise? "none"|"stored"|"rescore"
@@ -699,8 +703,6 @@
 ---@field delta? number
 --- hierarchy: The most confident candidate of a run of open positions is decided above this. [0.4]
 ---@field low_threshold? number
---- latent: Layer of the base whose states the denoiser reads of a prompt, as in training. [-3]
----@field encoder_layer? integer
 --- llada2: A committed token of the block is replaced when another is more probable than this
 --- (LLaDA2.1: 0.9); 1: never. [1]
 ---@field editing_threshold? number

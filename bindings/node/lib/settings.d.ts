@@ -132,10 +132,10 @@ export interface AdapterSettings {
 /** Settings of new Generator. */
 export interface GeneratorSettings {
   /** Policy of requests that name none; auto: the policy that the model was trained for. [auto] */
-  policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
-    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
-    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' | 'llada22' |
-    'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
+  policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'cola' | 'confidence_remasking' |
+    'credit' | 'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' |
+    'factor' | 'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' |
+    'llada22' | 'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
   /** The settings in generation_config.json hold where a request sets nothing. [true] */
   defaults?: boolean;
@@ -194,10 +194,10 @@ export interface RequestSettings {
   grammar?: string;
   /** Which open positions are decided in a step; auto: the policy that the model was trained for.
    *  [auto] */
-  policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
-    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
-    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' | 'llada22' |
-    'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
+  policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'cola' | 'confidence_remasking' |
+    'credit' | 'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' |
+    'factor' | 'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' |
+    'llada22' | 'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
   /** Denoising steps of a request, spread evenly over its blocks. [64] */
   steps?: number | bigint;
@@ -281,6 +281,9 @@ export interface RequestSettings {
   /** bd3lm: Token id of padding: no position sees it in the blocks before the current one, as in
    *  dllm. It excludes a cache. -1: none. [-1] */
   compat_pad?: number | bigint;
+  /** cola: Keeps K and V of the blocks before in the prior; false: every step computes them again.
+   *  [true] */
+  prefix_cache?: boolean;
   /** confidence_remasking: The score of a decided token. none: it stays; stored: its probability
    *  when it was decided; rescore: its probability now, which masked training does not teach.
    *  [stored] */
@@ -385,8 +388,6 @@ export interface RequestSettings {
   /** hierarchy: The most confident candidate of a run of open positions is decided above this.
    *  [0.4] */
   low_threshold?: number;
-  /** latent: Layer of the base whose states the denoiser reads of a prompt, as in training. [-3] */
-  encoder_layer?: number | bigint;
   /** llada2: A committed token of the block is replaced when another is more probable than this
    *  (LLaDA2.1: 0.9); 1: never. [1] */
   editing_threshold?: number;
@@ -497,10 +498,10 @@ export interface QueueSettings {
   /** Most requests that are over and were not removed. The oldest is removed first. [1024] */
   kept?: number | bigint;
   /** Policy of requests that name none; auto: the policy that the model was trained for. [auto] */
-  policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' |
-    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
-    'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' | 'llada22' |
-    'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
+  policy?: 'auto' | 'ancestral' | 'autoregressive' | 'bd3lm' | 'cola' | 'confidence_remasking' |
+    'credit' | 'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' |
+    'factor' | 'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' |
+    'llada22' | 'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
   /** The settings in generation_config.json hold where a request sets nothing. [true] */
   defaults?: boolean;
@@ -529,8 +530,8 @@ export interface SubmissionSettings extends AddSettings {
 /** Settings of new Decoder. */
 export interface DecoderSettings {
   /** Which open positions are decided in a step. [low_confidence] */
-  policy?: 'ancestral' | 'autoregressive' | 'bd3lm' | 'confidence_remasking' | 'credit' | 'ddim' |
-    'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
+  policy?: 'ancestral' | 'autoregressive' | 'bd3lm' | 'cola' | 'confidence_remasking' | 'credit' |
+    'ddim' | 'diffusion_gemma' | 'dream' | 'editflow' | 'embedding' | 'entropy_bound' | 'factor' |
     'fast_dllm_v2' | 'first_hitting' | 'frechet' | 'hierarchy' | 'latent' | 'llada2' | 'llada22' |
     'low_confidence' | 'multi_block' | 'nemotron' | 'random' | 'remdm' | 'sdar' |
     'self_speculation' | 'spd' | 'threshold' | 'uniform' | 'wedlm';
@@ -633,6 +634,9 @@ export interface DecoderSettings {
   /** bd3lm: Token id of padding: no position sees it in the blocks before the current one, as in
    *  dllm. It excludes a cache. -1: none. [-1] */
   compat_pad?: number | bigint;
+  /** cola: Keeps K and V of the blocks before in the prior; false: every step computes them again.
+   *  [true] */
+  prefix_cache?: boolean;
   /** confidence_remasking: The score of a decided token. none: it stays; stored: its probability
    *  when it was decided; rescore: its probability now, which masked training does not teach.
    *  [stored] */
@@ -737,8 +741,6 @@ export interface DecoderSettings {
   /** hierarchy: The most confident candidate of a run of open positions is decided above this.
    *  [0.4] */
   low_threshold?: number;
-  /** latent: Layer of the base whose states the denoiser reads of a prompt, as in training. [-3] */
-  encoder_layer?: number | bigint;
   /** llada2: A committed token of the block is replaced when another is more probable than this
    *  (LLaDA2.1: 0.9); 1: never. [1] */
   editing_threshold?: number;

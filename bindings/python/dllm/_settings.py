@@ -178,7 +178,7 @@ class GeneratorSettings(TypedDict, total=False):
         used for the longest time is removed first; 0: no limit. [0]
     """
 
-    policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
+    policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "cola", "confidence_remasking",
         "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
         "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2",
         "llada22", "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar",
@@ -283,6 +283,8 @@ class RequestSettings(TypedDict, total=False):
         decides this token id ends the request; -1: none. [-1]
     compat_pad  bd3lm: Token id of padding: no position sees it in the blocks before the current
         one, as in dllm. It excludes a cache. -1: none. [-1]
+    prefix_cache  cola: Keeps K and V of the blocks before in the prior; false: every step computes
+        them again. [true]
     revise  confidence_remasking: The score of a decided token. none: it stays; stored: its
         probability when it was decided; rescore: its probability now, which masked training does
         not teach. [stored]
@@ -360,8 +362,6 @@ class RequestSettings(TypedDict, total=False):
         one. [0.5]
     low_threshold  hierarchy: The most confident candidate of a run of open positions is decided
         above this. [0.4]
-    encoder_layer  latent: Layer of the base whose states the denoiser reads of a prompt, as in
-        training. [-3]
     editing_threshold  llada2: A committed token of the block is replaced when another is more
         probable than this (LLaDA2.1: 0.9); 1: never. [1]
     left_penalty  llada2: Subtracted in a block from the logit of the token to the left, against
@@ -439,7 +439,7 @@ class RequestSettings(TypedDict, total=False):
     choices: Texts | None
     json_schema: Json | None
     grammar: str | None
-    policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
+    policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "cola", "confidence_remasking",
         "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
         "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2",
         "llada22", "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar",
@@ -474,6 +474,7 @@ class RequestSettings(TypedDict, total=False):
     remasking: Literal["low_confidence", "random", "dynamic", "static", "sequential"] | None
     eos: int | None
     compat_pad: int | None
+    prefix_cache: bool | None
     revise: Literal["none", "stored", "rescore"] | None
     masked: Literal["linear", "cosine", "sqrt"] | None
     score_noise: float | None
@@ -504,7 +505,6 @@ class RequestSettings(TypedDict, total=False):
     small_block_length: int | None
     delta: float | None
     low_threshold: float | None
-    encoder_layer: int | None
     editing_threshold: float | None
     left_penalty: float | None
     max_post_steps: int | None
@@ -577,7 +577,7 @@ class QueueSettings(TypedDict, total=False):
     slots: int | None
     waiting: int | None
     kept: int | None
-    policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "confidence_remasking",
+    policy: Literal["auto", "ancestral", "autoregressive", "bd3lm", "cola", "confidence_remasking",
         "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
         "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2",
         "llada22", "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar",
@@ -684,6 +684,8 @@ class DecoderSettings(TypedDict, total=False):
         decides this token id ends the request; -1: none. [-1]
     compat_pad  bd3lm: Token id of padding: no position sees it in the blocks before the current
         one, as in dllm. It excludes a cache. -1: none. [-1]
+    prefix_cache  cola: Keeps K and V of the blocks before in the prior; false: every step computes
+        them again. [true]
     revise  confidence_remasking: The score of a decided token. none: it stays; stored: its
         probability when it was decided; rescore: its probability now, which masked training does
         not teach. [stored]
@@ -761,8 +763,6 @@ class DecoderSettings(TypedDict, total=False):
         one. [0.5]
     low_threshold  hierarchy: The most confident candidate of a run of open positions is decided
         above this. [0.4]
-    encoder_layer  latent: Layer of the base whose states the denoiser reads of a prompt, as in
-        training. [-3]
     editing_threshold  llada2: A committed token of the block is replaced when another is more
         probable than this (LLaDA2.1: 0.9); 1: never. [1]
     left_penalty  llada2: Subtracted in a block from the logit of the token to the left, against
@@ -826,11 +826,11 @@ class DecoderSettings(TypedDict, total=False):
     position_penalty  wedlm: Added to the entropy for every position after the first mask. [0.02]
     """
 
-    policy: Literal["ancestral", "autoregressive", "bd3lm", "confidence_remasking", "credit",
-        "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound", "factor",
-        "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2", "llada22",
-        "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar", "self_speculation",
-        "spd", "threshold", "uniform", "wedlm"] | None
+    policy: Literal["ancestral", "autoregressive", "bd3lm", "cola", "confidence_remasking",
+        "credit", "ddim", "diffusion_gemma", "dream", "editflow", "embedding", "entropy_bound",
+        "factor", "fast_dllm_v2", "first_hitting", "frechet", "hierarchy", "latent", "llada2",
+        "llada22", "low_confidence", "multi_block", "nemotron", "random", "remdm", "sdar",
+        "self_speculation", "spd", "threshold", "uniform", "wedlm"] | None
     steps: int | None
     block_length: int | None
     gen_length: int | None
@@ -868,6 +868,7 @@ class DecoderSettings(TypedDict, total=False):
     remasking: Literal["low_confidence", "random", "dynamic", "static", "sequential"] | None
     eos: int | None
     compat_pad: int | None
+    prefix_cache: bool | None
     revise: Literal["none", "stored", "rescore"] | None
     masked: Literal["linear", "cosine", "sqrt"] | None
     score_noise: float | None
@@ -898,7 +899,6 @@ class DecoderSettings(TypedDict, total=False):
     small_block_length: int | None
     delta: float | None
     low_threshold: float | None
-    encoder_layer: int | None
     editing_threshold: float | None
     left_penalty: float | None
     max_post_steps: int | None

@@ -135,10 +135,10 @@ typed_options! {
     /// Has the options of kind "generator". What is not set keeps its default.
     GeneratorOptions {
         /// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of
-        /// auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream,
-        /// editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, latent,
-        /// llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd,
-        /// threshold, uniform, wedlm.
+        /// auto, ancestral, autoregressive, bd3lm, cola, confidence\_remasking, credit, ddim, diffusion\_gemma,
+        /// dream, editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy,
+        /// latent, llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation,
+        /// spd, threshold, uniform, wedlm.
         policy: &str = "policy";
         /// The settings in generation\_config.json hold where a request sets nothing. Default: true.
         defaults: bool = "defaults";
@@ -193,7 +193,7 @@ typed_options! {
         /// most 4 times; empty: any text. Default: empty.
         grammar: &str = "grammar";
         /// Which open positions are decided in a step; auto: the policy that the model was trained for. Default:
-        /// auto; one of auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim,
+        /// auto; one of auto, ancestral, autoregressive, bd3lm, cola, confidence\_remasking, credit, ddim,
         /// diffusion\_gemma, dream, editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting,
         /// frechet, hierarchy, latent, llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar,
         /// self\_speculation, spd, threshold, uniform, wedlm.
@@ -271,9 +271,10 @@ typed_options! {
     /// Has the options of kind "decoder". What is not set keeps its default.
     DecoderOptions {
         /// Which open positions are decided in a step. Default: low\_confidence; one of ancestral, autoregressive,
-        /// bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream, editflow, embedding, entropy\_bound,
-        /// factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, latent, llada2, llada22, low\_confidence,
-        /// multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold, uniform, wedlm.
+        /// bd3lm, cola, confidence\_remasking, credit, ddim, diffusion\_gemma, dream, editflow, embedding,
+        /// entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, latent, llada2, llada22,
+        /// low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd, threshold, uniform,
+        /// wedlm.
         policy: &str = "policy";
         /// Denoising steps of a request, spread evenly over its blocks. Default: 64; 1 to 1048576.
         steps: i64 = "steps";
@@ -407,10 +408,10 @@ typed_options! {
         /// 16777216.
         kept: i64 = "kept";
         /// Policy of requests that name none; auto: the policy that the model was trained for. Default: auto; one of
-        /// auto, ancestral, autoregressive, bd3lm, confidence\_remasking, credit, ddim, diffusion\_gemma, dream,
-        /// editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy, latent,
-        /// llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation, spd,
-        /// threshold, uniform, wedlm.
+        /// auto, ancestral, autoregressive, bd3lm, cola, confidence\_remasking, credit, ddim, diffusion\_gemma,
+        /// dream, editflow, embedding, entropy\_bound, factor, fast\_dllm\_v2, first\_hitting, frechet, hierarchy,
+        /// latent, llada2, llada22, low\_confidence, multi\_block, nemotron, random, remdm, sdar, self\_speculation,
+        /// spd, threshold, uniform, wedlm.
         policy: &str = "policy";
         /// The settings in generation\_config.json hold where a request sets nothing. Default: true.
         defaults: bool = "defaults";
@@ -589,6 +590,11 @@ typed_options! {
         /// cache. -1: none. Default: -1; -1 to 1073741824.
         compat_pad: i64 = "compat_pad";
     }
+    /// Has policy cola of a request or a decoder, with its own options. What is not set keeps its default.
+    ColaPolicy of "cola" {
+        /// Keeps K and V of the blocks before in the prior; false: every step computes them again. Default: true.
+        prefix_cache: bool = "prefix_cache";
+    }
     /// Has policy confidence\_remasking of a request or a decoder, with its own options. What is not set keeps its
     /// default.
     ConfidenceRemaskingPolicy of "confidence_remasking" {
@@ -716,9 +722,6 @@ typed_options! {
     }
     /// Has policy latent of a request or a decoder, with its own options. What is not set keeps its default.
     LatentPolicy of "latent" {
-        /// Layer of the base whose states the denoiser reads of a prompt, as in training. Default: -3; -1048576 to
-        /// 1048576.
-        encoder_layer: i64 = "encoder_layer";
     }
     /// Has policy llada2 of a request or a decoder, with its own options. What is not set keeps its default.
     Llada2Policy of "llada2" {
