@@ -108,7 +108,10 @@ Batch Objective::prepare(const Batch& batch, uint64_t seed, int64_t step,
   const GivenRules rules = given_rules();
   if (holds_loss_arrays(batch, rules)) return batch;
   Batch made = prepare_rows(raw_rows(batch, rules), seed, step, context);
-  const int64_t first_row = made.global_rows(made.at("ids").shape()[0]).first;
+  // An objective may make several rows of one.
+  const int64_t rows = batch.at("ids").shape()[0],
+                times = made.at("ids").shape()[0] / std::max<int64_t>(rows, 1),
+                first_row = times * batch.global_rows(rows).first;
   filler_.prepare(made, context.filler, context.held_out, {seed, step, first_row});
   if (!terms_.empty()) {
     if (batch.at("ids").shape() == made.at("ids").shape()) made.set(kCleanIds, batch.at("ids"));

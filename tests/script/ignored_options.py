@@ -165,8 +165,7 @@ OTHERS = {
     ("--objective", "editflow"): {"--objective.start": ("empty", EDITS), "--objective.start-length": ("3", EDITS),
                                   "--objective.insert-order": ("left", {**EDITS, "--objective.start": "empty"})},
     ("--objective", "cola"): {
-        "--objective.source": ("states", {**IN_BLOCKS, "--objective.source-layer": "-1"}),
-        "--objective.source-layer": ("0", {**IN_BLOCKS, "--objective.source": "states"}),
+        "--objective.source": ("states", IN_BLOCKS), "--objective.source-layer": ("-1", {**IN_BLOCKS, "--objective.source": "states"}),
         "--objective.train-base": ("false", IN_BLOCKS), "--objective.latent-dim": ("8", IN_BLOCKS), "--objective.latent-hidden": ("32", IN_BLOCKS),
         "--objective.latent-heads": ("4", IN_BLOCKS), "--objective.encoder-layers": ("2", IN_BLOCKS), "--objective.decoder-layers": ("2", IN_BLOCKS),
         "--objective.prior-layers": ("2", IN_BLOCKS), "--objective.kl-weight": ("1", IN_BLOCKS), "--objective.prior-weight": ("0", IN_BLOCKS),

@@ -14,6 +14,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 namespace dllm::noise {
 namespace {
 
@@ -82,6 +84,13 @@ RowDraw draw_row(const Key& key) {
   return {uniform(0), uniform(1), uniform(2)};
 }
 
+bool has_given(const TokenRows& rows, int64_t row) {
+  if (rows.keep.empty()) return false;
+  const auto seq = static_cast<size_t>(rows.seq);
+  return std::ranges::any_of(rows.keep.subspan(static_cast<size_t>(row) * seq, seq),
+                             [](uint8_t kept) { return kept != 0; });
+}
+
 Batch Embedding::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                               const PrepareContext& context) const {
   const TokenRows rows = token_rows(batch, context.vocab, false);
@@ -99,7 +108,7 @@ Batch Embedding::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
     const Key key = stream_key(seed, Stream::mask, static_cast<uint64_t>(step),
                                static_cast<uint64_t>(global.first + b));
     const RowDraw draw = draw_row(key);
-    const bool has_prefix = rows.keep.empty() && draw.prefix < options_.f64("prefix");
+    const bool has_prefix = !has_given(rows, b) && draw.prefix < options_.f64("prefix");
     const auto prefix =
         has_prefix ? static_cast<int64_t>(draw.length * static_cast<float>(rows.seq)) : 0;
     float counted = 0;

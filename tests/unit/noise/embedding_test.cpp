@@ -64,6 +64,10 @@ TEST(EmbeddingObjective, CountsTheTokensThatAreNotGiven) {
   }
   EXPECT_EQ(most, 7); // at least one token is left
   EXPECT_NEAR(static_cast<double>(shown) / 64, 3.5, 1.2);
+  Batch zeros = tiny_rows(64, 8); // a loader marks every row, also one without given tokens
+  zeros.set("keep", Tensor(DType::u8, {64, 8}));
+  const Batch marked = prepared_rows(*always, zeros, *model);
+  EXPECT_TRUE(std::ranges::equal(marked.at("embedding_given").as<float>(), given));
   Batch rows = tiny_rows(1, 8);
   const std::vector<uint8_t> keep = {0, 1, 0, 0, 1, 1, 0, 0};
   rows.set("keep", Tensor::from(Shape{1, 8}, keep));

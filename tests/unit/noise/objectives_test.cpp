@@ -73,6 +73,19 @@ TEST(Objectives, MicroBatchesMakeOneBatch) {
   }
 }
 
+// Two complementary rows come from one row of the batch, whose number is that of the update.
+TEST(Objectives, MicroBatchesOfDoubledRowsMakeOneBatch) {
+  const auto model = tiny_model();
+  const ObjectiveRef objective = tiny_objective(
+      "bd3lm", {{"block_length", 4}, {"complementary", true}, {"loss_weight", "ones"}});
+  LossRunner runner(model, objective);
+  const LossValue whole = runner.run(tiny_rows(4, 8, 0, 4), 3, 1, nullptr);
+  const LossValue first = runner.run(tiny_rows(1, 8, 0, 4), 3, 1, nullptr);
+  const LossValue rest = runner.run(tiny_rows(3, 8, 1, 4), 3, 1, nullptr);
+  EXPECT_NEAR(first.sum + rest.sum, whole.sum, 1e-4 * std::abs(whole.sum));
+  EXPECT_EQ(first.normalizer + rest.normalizer, whole.normalizer);
+}
+
 // Rows one by one give what they give together, and how sure the mean is.
 TEST(Objectives, RowLossesAddUp) {
   const auto model = tiny_model();
