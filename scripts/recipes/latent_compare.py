@@ -148,7 +148,11 @@ class Bench:
             (made / "train.txt").write_bytes(whole[:cut])
         for task in self.asked.tasks:
             if not (made / f"{task}.json").exists():
-                self.program("tokenizer-train", "--data", made / TASKS[task]["data"], "--out", made / f"{task}.json",
+                learned = made / TASKS[task]["data"]
+                if task == "sums":  # one digit, so that no two characters become one token
+                    learned = made / "digit.txt"
+                    learned.write_text("0")
+                self.program("tokenizer-train", "--data", learned, "--out", made / f"{task}.json",
                              "--vocab", TASKS[task]["vocab"])
 
     def write_sums(self, made, count):
@@ -390,18 +394,20 @@ def table(bench):
         if not runs:
             continue
         first, *others = COLUMNS[task]
-        print(f"\n{task}\n\n| system | decoding | steps | {first} | range | " + " | ".join(others) + " |")
-        print("|---|---|---|---|---|" + "---|" * len(others))
+        print(f"\n{task}\n\n| system | decoding | seeds | steps | {first} | range | " + " | ".join(others) + " |")
+        print("|---|---|---|---|---|---|" + "---|" * len(others))
         for system in SYSTEMS:
             mine = [line for line in runs if line["system"] == system]
-            for way in mine[0]["decoded"] if mine else ():
-                decoded = [line["decoded"][way] for line in mine]
+            for way in SYSTEMS[system].get(task, SYSTEMS[system]["decode"]):
+                decoded = [line["decoded"][way] for line in mine if way in line["decoded"]]
+                if not decoded:
+                    continue
                 numbers = [str(number) for number in DECODE_STEPS if str(number) in decoded[0]]
                 cells = [", ".join(f"{statistics.mean(made[n][column] for made in decoded):.{DIGITS[column]}f}" for n in numbers)
                          for column in COLUMNS[task]]
                 spread = sorted(made["16"][first] for made in decoded) if "16" in numbers else [0]
                 cells.insert(1, f"{spread[0]:.{DIGITS[first]}f} to {spread[-1]:.{DIGITS[first]}f}")
-                print(f"| {system} | {way} | {', '.join(numbers)} | " + " | ".join(cells) + " |")
+                print(f"| {system} | {way} | {len(decoded)} | {', '.join(numbers)} | " + " | ".join(cells) + " |")
         print("\n| system | parameters | updates | seconds | seeds |\n|---|---|---|---|---|")
         for system in SYSTEMS:
             mine = [line for line in runs if line["system"] == system]
