@@ -381,9 +381,27 @@ class WittenBell:
 
 
 # ---- the tables ----
-COLUMNS = {"stories": ["bits", "grammatical", "consistent", "repeated", "entropy", "different"],
-           "sums": ["right", "long_carries", "digits"], "text": ["bits", "repeated", "different"]}
+COLUMNS = {"stories": [["bits", "grammatical", "consistent"], ["repeated", "entropy", "different"]],
+           "sums": [["right", "long_carries", "digits"]], "text": [["bits", "repeated", "different"]]}
 DIGITS = {"bits": 2, "entropy": 2, "different": 2, "repeated": 3, "grammatical": 3, "consistent": 3, "right": 3, "long_carries": 3, "digits": 3}
+
+
+def print_scores(task, runs, columns):
+    first = columns[0]
+    print(f"\n| system | decoding | seeds | steps | {first} | range | " + " | ".join(columns[1:]) + " |")
+    print("|---|---|---|---|---|---|" + "---|" * len(columns[1:]))
+    for system in SYSTEMS:
+        mine = [line for line in runs if line["system"] == system]
+        for way in SYSTEMS[system].get(task, SYSTEMS[system]["decode"]):
+            decoded = [line["decoded"][way] for line in mine if way in line["decoded"]]
+            if not decoded:
+                continue
+            numbers = [str(number) for number in DECODE_STEPS if str(number) in decoded[0]]
+            cells = [", ".join(f"{statistics.mean(made[n][column] for made in decoded):.{DIGITS[column]}f}" for n in numbers)
+                     for column in columns]
+            spread = sorted(made["16"][first] for made in decoded)
+            cells.insert(1, f"{spread[0]:.{DIGITS[first]}f} to {spread[-1]:.{DIGITS[first]}f}")
+            print(f"| {system} | {way} | {len(decoded)} | {', '.join(numbers)} | " + " | ".join(cells) + " |")
 
 
 def table(bench):
@@ -393,21 +411,9 @@ def table(bench):
         runs = [last[key] for key in sorted(last)]
         if not runs:
             continue
-        first, *others = COLUMNS[task]
-        print(f"\n{task}\n\n| system | decoding | seeds | steps | {first} | range | " + " | ".join(others) + " |")
-        print("|---|---|---|---|---|---|" + "---|" * len(others))
-        for system in SYSTEMS:
-            mine = [line for line in runs if line["system"] == system]
-            for way in SYSTEMS[system].get(task, SYSTEMS[system]["decode"]):
-                decoded = [line["decoded"][way] for line in mine if way in line["decoded"]]
-                if not decoded:
-                    continue
-                numbers = [str(number) for number in DECODE_STEPS if str(number) in decoded[0]]
-                cells = [", ".join(f"{statistics.mean(made[n][column] for made in decoded):.{DIGITS[column]}f}" for n in numbers)
-                         for column in COLUMNS[task]]
-                spread = sorted(made["16"][first] for made in decoded) if "16" in numbers else [0]
-                cells.insert(1, f"{spread[0]:.{DIGITS[first]}f} to {spread[-1]:.{DIGITS[first]}f}")
-                print(f"| {system} | {way} | {len(decoded)} | {', '.join(numbers)} | " + " | ".join(cells) + " |")
+        print(f"\n{task}")
+        for columns in COLUMNS[task]:
+            print_scores(task, runs, columns)
         print("\n| system | parameters | updates | seconds | seeds |\n|---|---|---|---|---|")
         for system in SYSTEMS:
             mine = [line for line in runs if line["system"] == system]
