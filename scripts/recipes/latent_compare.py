@@ -293,12 +293,12 @@ class Bench:
         begun = task != "sums" and (SYSTEMS[system].get("prompts") or "five words" in name)
         ways = list(SYSTEMS[system].get(task, SYSTEMS[system]["decode"]))
         numbers = DECODE_STEPS if name == ways[0] or "five words" in name else OTHER_STEPS
-        blocks = SYSTEMS[system].get("blocks", {}).get(task, 1)  # policy cola takes the steps of a block
+        blocks = SYSTEMS[system].get("blocks", {}).get(task, 1)  # policy cola takes at least a step for each
         made = {}
         for number in DECODE_STEPS[2:3] if self.asked.tiny else numbers:
             if number < blocks:
                 continue
-            rows, seconds = self.texts(task, begun, model, number // blocks, how, seed)
+            rows, seconds = self.texts(task, begun, model, number, how, seed)
             made[str(number)] = self.scores(task, rows) | {"passes": statistics.mean(row["nfe"] for row in rows),
                                                            "seconds": round(seconds, 2), "first": rows[0]["completion"][:200]}
         return made
