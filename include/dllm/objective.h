@@ -150,8 +150,8 @@ extern "C" {
  *   schedule   NULL: linear, kappa_cubic for editflow, nano_cosine for nano, tangent for ldlm;
  *              objectives without noise ignore it
  *   opts       NULL: defaults; kind "objective" or "objective:<name>": attention, shift,
- *              block_length, mask_id, compat, those of groups "filler" and "term", and the
- *              objective's own options
+ *              block_length, mask_id, compat, those of group "filler", those of group "term",
+ *              and the objective's own options
  *   out        not NULL
  *
  * Returns  DLLM_OK; DLLM_NOT_FOUND, the hint names the nearest; DLLM_INVALID_ARGUMENT for options

@@ -105,7 +105,8 @@ void expect_texts_alone(const std::string& name, const Json& settings, int shift
 
 // Returns the values of loss_norm that an objective has, or its default alone.
 std::vector<Json> norms_of(const std::string& name) {
-  std::vector<Json> made = {Json::object()};
+  // A random prefix is one of the row, not of each text.
+  std::vector<Json> made = {name == "embedding" ? Json{{"prefix", 0.0}} : Json::object()};
   for (const char* norm : {"token", "sequence", "batch", "masked"}) {
     Options options(objective_schema(name));
     try {

@@ -45,7 +45,7 @@ std::shared_ptr<model::Model> cola_decodable(int64_t threads = 1,
 
 std::unique_ptr<Decoder> cola_decoder(const std::shared_ptr<model::Model>& model,
                                       const Json& more) {
-  Json values = {{"policy", "cola"}, {"steps", 5}, {"gen_length", 10}};
+  Json values = {{"policy", "cola"}, {"steps", 15}, {"gen_length", 10}};
   values.update(more);
   return make_decoder(model, values);
 }
@@ -111,7 +111,7 @@ TEST(ColaPolicy, BlocksAreMadeInOrder) {
   EXPECT_EQ(decoder->request(0).steps, 15); // blocks [4, 8), [8, 12) and [12, 15)
   EXPECT_EQ(final_positions[5], 3);
   EXPECT_EQ(final_positions[10], 7);
-  const auto longer = cola_decoder(model, {{"gen_length", 14}});
+  const auto longer = cola_decoder(model, {{"gen_length", 14}, {"steps", 20}}); // 5 in each block
   longer->add(kColaPrompt, {}, slot_options({{"seed", 7}}));
   longer->run();
   const Answer all = answer_of(*longer), some = cola_answer(model, Json::object(), 7);

@@ -78,8 +78,8 @@ std::vector<std::string> policies_that_follow_the_model() {
   std::vector<std::string> names = policy_names();
   std::erase_if(names, [](const std::string& name) {
     for (const char* keeps_the_likely :
-         {"confidence_remasking", "credit", "diffusion_gemma", "editflow", "embedding", "factor",
-          "fast_dllm_v2", "frechet", "hierarchy", "latent", "llada22", "nemotron", "sdar",
+         {"cola", "confidence_remasking", "credit", "diffusion_gemma", "editflow", "embedding",
+          "factor", "fast_dllm_v2", "frechet", "hierarchy", "latent", "llada22", "nemotron", "sdar",
           "threshold"}) {
       if (name == keeps_the_likely) return true;
     }
