@@ -53,7 +53,7 @@
  *                        block_length: loss = CE(decoder(z)) + kl_weight KL(z | N(0, 1))
  *                        + prior_weight |prior(z_t, t, blocks before) - (e - z)|^2, where
  *                        z_t = (1 - t) z + t e. source: tokens (embeddings of the base, which is
- *                        trained) or states (of layer source_layer of the base, which stays;
+ *                        trained) or states (of layer source_layer of the base, which stays,
  *                        train_base). prior_weight 0 trains encoder and decoder alone; a later run
  *                        may freeze them. stop_latents, drop_prefix (for guidance), time_draw,
  *                        mask_weight and mask_share (tokens that are masked for the encoder).
@@ -79,8 +79,8 @@
  *                        h is normed by its running mean and variance. Times follow the losses so
  *                        far (time_bins, time_interval). Schedule tangent. Sizes: latents,
  *                        latent_dim, positions (longest row), depth, reader_depth, denoiser_depth.
- *                        prompt: share of rows with a prompt, whose states the denoiser looks at;
- *                        keep of a batch names its tokens, which
+ *                        prompt: share of rows with a prompt, whose states the denoiser looks at.
+ *                        Array keep of a batch names its tokens, which
  *                        the reader is not trained on. A row holds one text.
  *     "grpo"             The batch holds advantages f32(batch). It may hold old_log_probs and
  *                        reference_log_probs, f32(batch, seq).
