@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "graph/ops.h"
+#include "noise/latent/latent_networks.h"
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <charconv>
 
 namespace dllm::noise {
@@ -65,8 +65,8 @@ std::vector<OptionSpec> cola_size_options() {
       option_choice("source", "tokens", {"tokens", "states"},
                     "What is encoded: embeddings of tokens, or hidden states of the base."),
       option_i64("source_layer", -3, -1024, 1024,
-                 "States that are encoded: 0 is the embedding, 1 the first layer, -1 the last. A "
-                 "layer before the first one is the embedding."),
+                 "Layer of the base whose states are encoded; 0: the embedding, negative: from the "
+                 "end, -1: after the last norm."),
       option_i64("latent_dim", 16, 1, 1 << 16, "Numbers of the latent of one token."),
       option_i64("latent_hidden", 0, 0, 1 << 20,
                  "Width of encoder, decoder and prior; 0: that of the base."),
@@ -139,15 +139,7 @@ Value cola_source(model::Builder& base, const std::string& input,
   int64_t layer = 0;
   const std::string number = input.substr(std::string(kStatesInput).size());
   std::from_chars(number.data(), number.data() + number.size(), layer);
-  const model::ForwardOutputs pass = base.forward(tokens, true);
-  const auto count = static_cast<int64_t>(pass.taps.size());
-  const int64_t place = layer < 0 ? std::max<int64_t>(count + layer, 0) : layer;
-  if (place >= count) {
-    fail_with_hint("set source_layer to one of them", Code::invalid_argument,
-                   "source_layer is {}, and the model has states {} to {} (0: embedding)", layer,
-                   -count, count - 1);
-  }
-  return pass.taps[static_cast<size_t>(place)];
+  return base_states(base, tokens, layer);
 }
 
 } // namespace

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "graph/ops.h"
 #include "noise/latent/embedding_space.h"
-#include "noise/latent/normal_draws.h"
 #include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
+#include "noise/rows/row_normals.h"
 #include "noise/rows/times.h"
 
 #include <nlohmann/json.hpp>
@@ -23,6 +23,7 @@ constexpr const char* kGiven = "embedding_given"; // f32(batch, seq): 1 for give
 // f32(batch, 3): time, alpha, and 1 where the model reads its own estimate.
 constexpr const char* kRowNumbers = "embedding_rows";
 constexpr const char* kNoiseKeys = "embedding_keys"; // u32(batch, 2)
+constexpr uint32_t kNoiseUse = 1;                    // of row_keys
 
 // The numbers of one row.
 struct RowDraw {
@@ -99,8 +100,7 @@ Batch Embedding::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   for (const float draw : draws) levels.push_back(times_.time(draw));
   inject_draws(batch, "t", levels);
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
-  Tensor given(DType::f32, {rows.batch, rows.seq}), numbers(DType::f32, {rows.batch, 3}),
-      keys(DType::u32, {rows.batch, 2});
+  Tensor given(DType::f32, {rows.batch, rows.seq}), numbers(DType::f32, {rows.batch, 3});
   const auto targets = made.targets.mutable_as<int32_t>();
   const auto weights = made.weights.mutable_as<float>(), shown = given.mutable_as<float>();
   for (int64_t b = 0; b < rows.batch; ++b) {
@@ -127,13 +127,11 @@ Batch Embedding::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
     own[0] = levels[row];
     own[1] = static_cast<float>(schedule_->alpha(levels[row]));
     own[2] = draw.estimate < options_.f64("self_condition") ? 1.0f : 0.0f;
-    keys.mutable_as<uint32_t>()[2 * row] = key.hi;
-    keys.mutable_as<uint32_t>()[2 * row + 1] = key.lo;
   }
   Batch prepared = made.added_to(batch);
   prepared.set(kGiven, given);
   prepared.set(kRowNumbers, numbers);
-  prepared.set(kNoiseKeys, keys);
+  prepared.set(kNoiseKeys, row_keys(seed, step, global.first, rows.batch, kNoiseUse));
   set_timesteps(prepared, made.t, context);
   return prepared;
 }
@@ -147,7 +145,7 @@ Loss Embedding::build_loss(model::Builder& builder, const LossInputs& inputs) co
     return graph::reshape(graph::slice_axis(numbers, 1, at, at + 1), {batch, 1, 1});
   };
   const graph::Value alpha = column(1), one = graph::scalar(graph, 1.0f);
-  const graph::Value noise = normal_draws(inputs.all.at(kNoiseKeys), {batch, seq, width});
+  const graph::Value noise = row_normals(inputs.all.at(kNoiseKeys), {batch, seq, width});
   NoisyEmbeddings in;
   in.clean = graph::take(table, ids);
   in.numbers = graph::add(graph::multiply(graph::sqrt(alpha), in.clean),

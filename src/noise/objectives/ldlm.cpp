@@ -19,11 +19,11 @@
 #include "graph/ops.h"
 #include "noise/latent/adaptive_times.h"
 #include "noise/latent/latent_pass.h"
-#include "noise/latent/normal_draws.h"
 #include "noise/latent/running_statistics.h"
 #include "noise/latent/warm_up.h"
 #include "noise/loss/token_ce.h"
 #include "noise/objectives/table.h"
+#include "noise/rows/row_normals.h"
 
 #include <nlohmann/json.hpp>
 
@@ -46,6 +46,7 @@ constexpr const char* kGradient = "encoder_gradient"; // f32(batch)
 constexpr const char* kGiven = "given";               // u8(batch, seq): 1: a token of the prompt
 constexpr const char* kAlpha = "alpha";               // f32(batch), of the time
 constexpr const char* kBin = "time_bin";              // i32(batch), of the time
+constexpr uint32_t kNoiseUse = 0, kDecoderUse = 1;    // of row_keys
 } // namespace ldlm_array
 
 AdaptiveTimes::Settings ldlm_times(const Options& options) {
@@ -228,20 +229,13 @@ void Ldlm::count_tokens(const TokenRows& rows, int64_t first, TokenCeArrays& mad
   }
 }
 
-// Sets entry `row` of keys u32(batch, 2).
-void set_row_key(Tensor& keys, int64_t row, Key key) {
-  keys.mutable_as<uint32_t>()[static_cast<size_t>(2 * row)] = key.hi;
-  keys.mutable_as<uint32_t>()[static_cast<size_t>(2 * row + 1)] = key.lo;
-}
-
 Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
                          const PrepareContext& context) const {
   using namespace ldlm_array;
   const TokenRows rows = token_rows(batch, context.vocab, false);
   const int64_t first = batch.global_rows(rows.batch).first;
   TokenCeArrays made(rows.batch, rows.seq, rows.ids);
-  Tensor keys(DType::u8, {rows.batch, rows.seq}), given(DType::u8, {rows.batch, rows.seq}),
-      noise(DType::u32, {rows.batch, 2}), decoder(DType::u32, {rows.batch, 2});
+  Tensor keys(DType::u8, {rows.batch, rows.seq}), given(DType::u8, {rows.batch, rows.seq});
   count_tokens(rows, first, made, keys);
   std::vector<float> draws, coins;
   const auto width = static_cast<size_t>(rows.seq);
@@ -253,8 +247,6 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
     draws.push_back(uniform_from_bits(random_bits_at(key, 0)));
     const Key coin = as_castlehill_ ? of_row(Stream::time, 0) : key;
     coins.push_back(uniform_from_bits(random_bits_at(coin, 1)));
-    set_row_key(noise, b, fold_in(drawn, 0));
-    set_row_key(decoder, b, fold_in(drawn, 1));
     if (!has_prompts()) continue;
     fill_given(rows, b, fold_in(drawn, 2),
                given.mutable_as<uint8_t>().subspan(static_cast<size_t>(b) * width, width));
@@ -274,8 +266,8 @@ Batch Ldlm::prepare_rows(const Batch& batch, uint64_t seed, int64_t step,
   for (const char* name : {"keep", "labels", "segments"}) prepared.remove(name);
   prepared.set(kKeys, keys);
   prepared.set(kDraw, Tensor::from(Shape{rows.batch}, draws));
-  prepared.set(kNoise, noise);
-  prepared.set(kDecoder, decoder);
+  prepared.set(kNoise, row_keys(seed, step, first, rows.batch, kNoiseUse));
+  prepared.set(kDecoder, row_keys(seed, step, first, rows.batch, kDecoderUse));
   prepared.set(kConditioned, Tensor::from(Shape{rows.batch}, coins));
   prepared.set(kGradient, Tensor::from(Shape{rows.batch}, gradients));
   if (has_prompts()) prepared.set(kGiven, given);
@@ -363,9 +355,9 @@ LatentPassInputs Ldlm::pass_inputs(model::Builder& builder, const LossInputs& in
   pass.context = options_.boolean("train_base") ? normed_states(found, counted, keys) : pass.target;
   if (!as_castlehill_) pass.context = placed_states(pass.context);
   pass.keys = inputs.all.at(kKeys);
-  pass.decoder_noise = graph::multiply(normal_draws(inputs.all.at(kDecoder), noise),
+  pass.decoder_noise = graph::multiply(row_normals(inputs.all.at(kDecoder), noise),
                                        graph::scalar(builder.graph(), spread));
-  pass.noise = normal_draws(inputs.all.at(kNoise), noise);
+  pass.noise = row_normals(inputs.all.at(kNoise), noise);
   pass.levels = inputs.all.at(kTime);
   pass.alpha = inputs.all.at(kAlpha);
   pass.conditioned = inputs.all.at(kConditioned);

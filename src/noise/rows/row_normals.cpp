@@ -1,8 +1,8 @@
 #include "noise/rows/row_normals.h"
 
 #include "graph/ops.h"
-#include "noise/latent/normal_draws.h"
 
+#include <cmath>
 #include <vector>
 
 namespace dllm::noise {
@@ -25,7 +25,12 @@ graph::Value row_normals(graph::Value keys, const Shape& shape, uint32_t use) {
   const std::vector<uint32_t> word = {use, 0};
   const graph::Value own =
       graph::logical_xor(keys, graph::constant(graph, Tensor::from(Shape{1, 2}, word)));
-  return normal_draws(own, shape);
+  // Uniform numbers are multiples of 2^-23, and the half of a step keeps both ends away.
+  const graph::Value uniform =
+      graph::add(graph::random_uniform(own, shape), graph::scalar(graph, std::ldexp(1.0f, -24)));
+  const graph::Value both = graph::subtract(graph::multiply(uniform, graph::scalar(graph, 2.0f)),
+                                            graph::scalar(graph, 1.0f));
+  return graph::multiply(graph::erf_inv(both), graph::scalar(graph, std::sqrt(2.0f)));
 }
 
 } // namespace dllm::noise

@@ -16,6 +16,6 @@ Tensor row_keys(uint64_t seed, int64_t step, int64_t first, int64_t rows, uint32
 
 // Returns standard normal numbers f32(shape), where shape[0] is the number of keys. use: differs
 // between the draws of one key.
-graph::Value row_normals(graph::Value keys, const Shape& shape, uint32_t use);
+graph::Value row_normals(graph::Value keys, const Shape& shape, uint32_t use = 0);
 
 } // namespace dllm::noise

@@ -7,8 +7,8 @@ namespace {
 using graph::Value;
 
 // Both solve the ODE d array = clean d signal + noise d sigma, whose arrays have the distributions
-// of the levels. A level without signal is no exception. For flow matching, where signal = 1 - t
-// and sigma = t, it is d array = (noise - clean) dt.
+// of the levels. A level without signal needs no other rule. For flow matching, where signal = 1 -
+// t and sigma = t, it is d array = (noise - clean) dt.
 
 // Returns the change of the array from its level to `next`.
 Value change_of(const NoisyArray& array, const ArrayLevel& next, Value clean, Value noise) {
