@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/named_table.h"
+#include "ckpt/part_names.h"
 #include "model/families/config_keys.h"
 #include "model/families/family.h"
 #include "model/layers/layer_kind.h"
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 namespace dllm::model {
@@ -77,9 +79,16 @@ std::string parse_objective(const ConfigReader& own) {
 
 // "parts": {"encoder": {"model_type": "dllm_tower", ...}}. The configs are checked here.
 std::string parse_parts(const ConfigReader& own) {
+  constexpr size_t kMaxParts = 64; // each has as many tensors as a model
   const ConfigReader all = own.child("parts");
+  if (all.object().size() > kMaxParts)
+    own.bad("parts", fmt::format("at most {} networks", kMaxParts));
   for (const auto& [name, words] : all.object().items()) {
     const ConfigReader part = all.child(name.c_str());
+    const bool is_plain = std::ranges::all_of(
+        name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
+    if (name.empty() || !is_plain || name == ckpt::kBasePart)
+      all.bad(name.c_str(), "a name of letters, digits, _ and - other than base");
     const ModelConfig config =
         config_from_json(part.object(), fmt::format("{}: part {}", own.file(), name));
     if (!config.parts.empty()) part.bad("dllm", "a network without parts of its own");

@@ -3,7 +3,6 @@
 // noise level where the config asks for them.
 
 #include "base/error.h"
-#include "base/named_table.h"
 #include "model/families/keys.h"
 
 #include <nlohmann/json.hpp>

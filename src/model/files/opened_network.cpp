@@ -82,13 +82,13 @@ OpenedNetwork::OpenedNetwork(const graph::Engine& engine, const Source& source,
   if (place.use) take_settings(*place.use, config);
   if (!place.objective.empty()) config.objective = place.objective;
   apply_model_options(config, options);
-  leave_out_parts(place, config);
   weights_ = find_edit_heads(
       chosen_weights(options.str("weights"), open_weights(opened_, source, task), place.checkpoint,
                      part),
       config, options.str("heads") == "edit", static_cast<uint64_t>(options.i64("seed")));
+  weights_->check(partitioned_params(config, engine.mesh())); // of all networks of the files
+  leave_out_parts(place, config);
   specs_ = partitioned_params(config, engine.mesh());
-  weights_->check(specs_);
 }
 
 int64_t OpenedNetwork::bytes() const {

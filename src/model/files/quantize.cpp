@@ -13,6 +13,7 @@
 #include "model/files/quantize_bits4.h"
 #include "model/files/quantize_tensors.h"
 #include "model/files/save.h"
+#include "model/params/partition.h"
 #include "text/tokenizer.h"
 
 #include <nlohmann/json.hpp>
@@ -322,7 +323,7 @@ Json quantize_model(const std::string& from, const std::string& to, const Option
   const std::shared_ptr<const WeightSource> weights =
       chosen_weights(options.str("weights"), open_weights(opened, *source, task), place.checkpoint);
   if (opened.gguf == nullptr || !is_gguf)
-    weights->check(find_family(opened.config.family).params(opened.config));
+    weights->check(partitioned_params(opened.config, graph::Mesh()));
   const WeightFormat& format = chosen_format(wanted, opened, *weights);
   if (wanted == "auto") check_target(to, format, is_gguf, overwrite);
   if (options.boolean("double_quant") && format.bitsandbytes == nullptr) {

@@ -72,7 +72,6 @@ public:
     for (const std::string& name : files_.names()) {
       if (known.contains(name) || is_leftover(name) || belongs_to_bits4(name) || scaled_.owns(name))
         continue;
-      if (split_name(name).first != kBasePart) continue; // of a network that is not read from here
       const ckpt::TensorInfo& info = files_.info(name);
       refuse_quantized(info.file, name);
       fail_with_hint("check that config.json belongs to the weights and has their family",

@@ -38,6 +38,13 @@ graph::Value Builder::tower_stream(const ForwardInputs& inputs) {
   if (!stream.defined())
     fail(Code::invalid_argument, "part {} needs its stream: embeddings (batch, seq, {})", network_,
          config_.hidden_size);
+  // A caller that gives positions chooses the rows of the table.
+  if (config_.positions == PositionKind::learned && !inputs.positions.defined() &&
+      stream.dim(1) > config_.max_positions) {
+    fail_with_hint("raise max_position_embeddings of its config", Code::invalid_argument,
+                   "part {} has {} positions, and its stream has {}", network_,
+                   config_.max_positions, stream.dim(1));
+  }
   if (tower.level != LevelKind::added) return stream;
   const graph::Value levels = tower_levels(inputs, stream.dim(0));
   return graph::add(stream, over_positions(levels, stream.dim(1)));

@@ -3,6 +3,7 @@
 // adaptive, and a decoder of tokens.
 
 #include "base/files.h"
+#include "base/json.h"
 #include "ckpt/weights_on_disk.h"
 #include "graph/ops.h"
 #include "losses/loss_difference.h"
@@ -182,6 +183,15 @@ TEST(Towers, AreSavedWithTheBaseAndLoaded) {
   EXPECT_EQ(loaded->parts().names(), model->parts().names());
   EXPECT_EQ(model::config_to_json(loaded->parts().find("reader")->config),
             model::config_to_json(model->parts().find("reader")->config));
+  // A folder whose config lacks a tower that its files have does not lose it without a word.
+  Json config = parse_json(read_text(folder.path("m/config.json"), 1 << 20), "config.json");
+  Json without = config;
+  without["dllm"]["parts"].erase("reader");
+  write_file_atomic(folder.path("m/config.json"), without.dump());
+  test::expect_error(Code::data_loss, "unexpected tensor reader/", [&] {
+    model::load_model(model->engine_ref(), folder.path("m"), Options(model::model_schema()));
+  });
+  write_file_atomic(folder.path("m/config.json"), config.dump());
   // It is a base of another run, which goes on with the towers.
   const auto again = tower_trainer(loaded);
   TextSource rows;
@@ -225,6 +235,17 @@ TEST(Towers, AFileWithABadTowerIsRefused) {
     test::expect_error(Code::invalid_argument, part,
                        [&] { model::config_from_json(config, "config.json"); });
   };
+  for (const char* name : {"base", "adapter:math", "a/b", "", "a b"}) {
+    Json config = tiny_config();
+    config["dllm"]["parts"][name] = tower(Json::object());
+    test::expect_error(Code::invalid_argument, "other than base",
+                       [&] { model::config_from_json(config, "config.json"); });
+  }
+  Json many = tiny_config();
+  for (int part = 0; part < 65; ++part)
+    many["dllm"]["parts"]["p" + std::to_string(part)] = tower(Json::object());
+  test::expect_error(Code::invalid_argument, "at most 64 networks",
+                     [&] { model::config_from_json(many, "config.json"); });
   refused({{"num_attention_heads", 3}}, "part encoder: num_attention_heads is 3");
   refused({{"mixer", "cross_attention"}}, "context_size");
   refused({{"mixer", "gated_delta"}}, "mixer");
